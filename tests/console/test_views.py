@@ -49,10 +49,10 @@ async def test_of_very_many_names_some_are_looked_at_and_internal_ones_come_last
 ) -> None:
     monkeypatch.setattr(query, "MOST_NAMES", 10)
     names = ["__a", "a", *(f"b{number}" for number in range(8)), "c"]
-    found, about = await query.page_of(TURNS, reversed(names[:10]), query.Query({}))
+    found, about = await query.page_of(TURNS, reversed(names[:10]), query.Query({}), may=bool)
     assert found == [*names[1:10], "__a"]
     assert about == {"found": 10, "start": 0, "page": MOST_ROWS, "is_cut": False}
-    _, about = await query.page_of(TURNS, names, query.Query({}))
+    _, about = await query.page_of(TURNS, names, query.Query({}), may=bool)
     assert about["is_cut"]
 
 

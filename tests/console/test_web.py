@@ -26,6 +26,7 @@ from oncelog.console.connection import (
 from oncelog.console.faults import FaultList
 from oncelog.console.guard import HEADERS
 from oncelog.console.serving import Console
+from oncelog.console.sign_in import SignIn
 from oncelog.console.web import KINDS
 from oncelog.server.turns import Turns
 from oncelog.settings import SettingsError
@@ -106,7 +107,8 @@ def test_files_are_asked_for_again_and_sent_only_when_they_have_changed(console:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_nothing_can_be_changed(console: Console, method: str) -> None:
-    assert ask(console, "/api/topics", method).status == 405
+    assert ask(console, "/api/topics", method).status == 403
+    assert ask(console, "/api/topics", method, Origin=f"http://127.0.0.1:{console.port}").status == 405
 
 
 @pytest.mark.parametrize(
@@ -232,8 +234,11 @@ async def test_one_look_is_made_after_the_other_and_none_for_who_is_gone(monkeyp
         return {}
 
     monkeypatch.setattr(overview, "overview", look)
-    broker: Any = SimpleNamespace(turns=Turns(lambda: 0))
-    app = web.application(broker, FaultList(), "")
+    broker: Any = SimpleNamespace(
+        turns=Turns(lambda: 0), settings=SimpleNamespace(oncelog_max_failed_authentications_per_minute=1)
+    )
+    sign_in = SignIn(broker, is_asked_for=False, is_encrypted=False)
+    app = web.application(broker, FaultList(), sign_in, ())
     asked = [Asked("/api/overview", is_gone=number == 2) for number in range(5)]
     statuses = await asyncio.gather(*(each.of(app) for each in asked))
     assert (statuses[0], statuses[4], made) == (200, 200, 4)
@@ -349,7 +354,7 @@ def test_a_port_that_is_taken_is_told(shown: Shown, console: Console) -> None:
         shown.run(second())
 
 
-@pytest.mark.parametrize("host", ["", "0.0.0.0", "localhost", "127.0.0.1"])
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 def test_the_page_is_found_where_it_says_that_it_is(shown: Shown, host: str) -> None:
     console = Console(shown.server.broker, host, 0)
     shown.run(console.start())

@@ -41,6 +41,9 @@ _CODEC_KAFKA = (("unknown_server_error", -1), 0)
 _CODEC_ONCELOG = (("unsupported_compression_type", -1), 0)
 
 DIFFERENCES: dict[str, Difference] = {
+    "quotas that are no numbers": Difference(
+        ["none", "none"], ["invalid_request"] * 2, "A quota of NaN or infinity", "No rate can be compared with them."
+    ),
     "produce a transactional batch": _refused("A batch with the transactional bit", _TX_KAFKA, _TX_ONCELOG),
     "produce a transactional batch without a producer": _refused(
         "A batch with the transactional bit and no producer id", _TX_KAFKA, _TX_ONCELOG

@@ -14,6 +14,7 @@ MIN_IN_SYNC = "min.insync.replicas"
 
 async def cluster_view(broker: Broker, query: Query) -> dict[str, Any]:
     """Partitions that lack something come first."""
+    query.refuse_unless_cluster()
     everything = [partition for topic in broker.topics.all() for partition in topic.partitions]
     looked_at = [each for each in everything[:MOST_SUMMED] if each.leadership is not None]
     counts = dict.fromkeys(

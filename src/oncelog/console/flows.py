@@ -40,12 +40,19 @@ class End(NamedTuple):
 
 async def flows_view(broker: Broker, query: Query) -> dict[str, Any]:
     names = (each.name.removeprefix(PREFIX) for each in broker.topics.all() if each.name.startswith(PREFIX))
-    found, about = await page_of(broker.turns, (name for name in names if "." not in name), query, MOST_FLOWS)
+    found, about = await page_of(
+        broker.turns,
+        (name for name in names if "." not in name),
+        query,
+        MOST_FLOWS,
+        may=lambda name: query.may_read(PREFIX + name),
+    )
     return {**about, "flows": [_summary(name, await _register(broker, name)) for name in found]}
 
 
 async def flow_view(broker: Broker, query: Query) -> dict[str, Any]:
     name = query.topic(broker).name.removeprefix(PREFIX)
+    query.refuse_unless_read(PREFIX + name)
     register = await _register(broker, name)
     stages = [] if isinstance(register, str) else register.stages
     count = sum(each.cells for each in stages)
@@ -55,7 +62,9 @@ async def flow_view(broker: Broker, query: Query) -> dict[str, Any]:
     left_bytes, cells = LARGEST_BATCH_BYTES, []
     for stage, cell in on_page:
         assert isinstance(register, FlowRegister)
-        tail = _tail(broker, f"{PREFIX}{name}.{stage}", cell) if left_bytes > 0 else "enough was read for this page"
+        journal = f"{PREFIX}{name}.{stage}"
+        query.refuse_unless_read(journal)
+        tail = _tail(broker, journal, cell) if left_bytes > 0 else "enough was read for this page"
         left_bytes -= 0 if isinstance(tail, str) else sum(len(each.data or b"") for each in tail)
         end = tail if isinstance(tail, str) else await asyncio.to_thread(_end, tail)
         cells.append({"stage": stage, "cell": cell, **_cell(broker, register.sources(stage), cell, end)})

@@ -13,14 +13,14 @@ Place = tuple[str, int]  # topic and partition
 
 
 async def groups_view(broker: Broker, query: Query) -> dict[str, Any]:
-    names, about = await page_of(broker.turns, broker.groups.groups, query)
+    names, about = await page_of(broker.turns, broker.groups.groups, query, may=query.may_see_group)
     left = MOST_SUMMED
     rows = []
     async for name in in_turns(broker.turns, names):
         group = broker.groups.groups.get(name)
         if group is None:
             continue  # gone since
-        places = _places(broker, name)
+        places = [place for place in _places(broker, name) if query.may_see(place[0])]
         summed = places[:left]
         left -= len(summed)
         lags = [_lag(broker, name, place) async for place in in_turns(broker.turns, summed)]
@@ -31,10 +31,11 @@ async def groups_view(broker: Broker, query: Query) -> dict[str, Any]:
 
 async def group_view(broker: Broker, query: Query) -> dict[str, Any]:
     name = query.text("group")
+    query.refuse_unless_group(name)
     group = broker.groups.groups.get(name)
     if group is None:
         raise not_found("such group")
-    places = _places(broker, name)
+    places = [place for place in _places(broker, name) if query.may_see(place[0])]
     start = query.page_start(len(places))
     on_page = places[start : start + MOST_ROWS]
     lags = [_lag(broker, name, place) async for place in in_turns(broker.turns, on_page)]

@@ -1,12 +1,12 @@
 """Who may ask the page, and what browsers are told to keep apart from it.
 
-There is no password, so the loopback address is the door. Other pages in the same browser can knock there, too: one by
-a name of its own that suddenly points here (DNS rebinding), one by a request across origins. So a request must name
-this host by an address, `localhost`, or the name that the page was given, and must come from the page itself. What is
-shown may be anyone's: the policy lets nothing run or load that is not a file of the page.
+Other pages in the same browser can knock here, too: one by a name of its own that suddenly points here (DNS rebinding),
+one by a request across origins. So a request must name this host by an address, `localhost`, or a name of its own, and
+must come from the page itself; one that changes something must say so. What is shown may be anyone's: the policy lets
+nothing run or load that is not a file of the page.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -23,6 +23,10 @@ POLICY: Final = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
+NOT_OURS: Final = (
+    "ask for this page by an address, as localhost, or by a name of its own: the one that --console was given, or one "
+    "of oncelog.page.hosts"
+)
 HEADERS: Final = (
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
@@ -36,15 +40,15 @@ HEADERS: Final = (
 class Guard:
     """Around the whole application."""
 
-    def __init__(self, app: App, own_name: str) -> None:
+    def __init__(self, app: App, own_names: Collection[str]) -> None:
         self._app = app
-        self._own_name = own_name.casefold()
+        self._own_names = own_names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         try:
-            check(_headers(scope["headers"]), self._own_name)
+            check(_headers(scope["headers"]), self._own_names, is_change=scope["method"] not in ("GET", "HEAD"))
         except Refused as refused:
             await refuse(refused, send)
             return
@@ -57,21 +61,24 @@ class Guard:
         await self._app(scope, receive, send_with_headers)
 
 
-def check(headers: MutableMapping[str, str], own_name: str) -> None:
+def check(headers: MutableMapping[str, str], own_names: Collection[str], *, is_change: bool = False) -> None:
     """Raises `Refused` for what must not be answered."""
     host = headers.get("host", "")
-    if not _is_ours(_without_port(host), own_name):
-        raise Refused(403, "ask for this page by an address, as localhost, or by the name that --console was given")
+    if not is_ours(without_port(host), own_names):
+        raise Refused(403, NOT_OURS)
     origin = headers.get("origin")
     if origin is not None and origin.partition("://")[2] != host:
         raise Refused(403, "the page answers itself and no other page")
-    is_visit = headers.get("sec-fetch-mode") == "navigate"  # a link may lead here from anywhere
+    is_said = origin is not None or headers.get("sec-fetch-site") == "same-origin"
+    if is_change and not is_said:
+        raise Refused(403, "the page answers itself and no other page")  # every browser says it
+    is_visit = headers.get("sec-fetch-mode") == "navigate" and not is_change  # a link may lead here from anywhere
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not is_visit:
         raise Refused(403, "the page answers itself and no other page")
 
 
-def _is_ours(host: str, own_name: str) -> bool:
-    if host == "localhost" or (own_name and host == own_name):
+def is_ours(host: str, own_names: Collection[str]) -> bool:
+    if host == "localhost" or host in own_names:
         return True
     try:
         ip_address(host)
@@ -80,7 +87,7 @@ def _is_ours(host: str, own_name: str) -> bool:
     return True
 
 
-def _without_port(host: str) -> str:
+def without_port(host: str) -> str:
     host = host.casefold()
     if host.startswith("["):
         return host[1:].partition("]")[0]

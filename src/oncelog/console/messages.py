@@ -47,6 +47,7 @@ class Read(NamedTuple):
 async def messages_view(broker: Broker, query: Query) -> dict[str, Any]:
     """With `partition` of that one, from `offset` on or the newest; without it the newest of the whole topic."""
     topic = query.topic(broker)
+    query.refuse_unless_read(topic.name)
     offset = query.number("offset")
     if query.text("partition"):
         partition = query.partition(broker)
@@ -75,6 +76,7 @@ async def messages_view(broker: Broker, query: Query) -> dict[str, Any]:
 
 async def message_view(broker: Broker, query: Query) -> dict[str, Any]:
     partition, offset = query.partition(broker), query.number("offset") or 0
+    query.refuse_unless_read(partition.topic.name)
     read = _read(partition, offset, newest=False, most_bytes=1)  # its batch and no more
     rows = await asyncio.to_thread(_whole, read)
     if not rows:

@@ -15,7 +15,7 @@ COUNTERS = ("duplicates", "trimmed", "fenced", "out_of_order", "unknown", "full"
 async def producers_view(broker: Broker, query: Query) -> dict[str, Any]:
     """Partitions that remember a producer, or have refused one, those with most of them first."""
     wanted = query.text("search").casefold()
-    topics = [topic for topic in broker.topics.all() if wanted in topic.name.casefold()]
+    topics = [topic for topic in broker.topics.all() if wanted in topic.name.casefold() and query.may_read(topic.name)]
     partitions = [partition for topic in topics for partition in topic.open_partitions]
     found = [each async for each in in_turns(broker.turns, partitions[:MOST_SUMMED]) if _has_any(each.log.producers)]
     found.sort(key=lambda each: (-_count(each.log.producers), each.topic.name, each.index))
@@ -32,6 +32,7 @@ async def producers_view(broker: Broker, query: Query) -> dict[str, Any]:
 
 async def partition_producers_view(broker: Broker, query: Query) -> dict[str, Any]:
     partition, now = query.partition(broker), broker.clock.now()
+    query.refuse_unless_read(partition.topic.name)
     producers = partition.log.producers
     known = producers.newest(now, MOST_PRODUCERS)
     return {

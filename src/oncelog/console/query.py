@@ -1,11 +1,13 @@
 """What a request asks for, read from its query string, and the page of a list that it wants."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
 from oncelog.console.errors import Refused, not_found
 from oncelog.console.limits import MOST_NAMES, MOST_ROWS, in_turns
+from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
+from oncelog.server.access import EVERY_RIGHT, Rights
 from oncelog.server.broker import Broker
 from oncelog.server.topic import Partition, Topic
 from oncelog.server.turns import Turns
@@ -14,8 +16,33 @@ MOST_DIGITS = 19
 
 
 class Query:
-    def __init__(self, given: Mapping[str, str]) -> None:
+    """With the rights of who asks."""
+
+    def __init__(self, given: Mapping[str, str], rights: Rights = EVERY_RIGHT) -> None:
         self._given = given
+        self._rights = rights
+
+    def may_see(self, topic: str) -> bool:
+        return self._rights.may(Operation.DESCRIBE, Resource.TOPIC, topic)
+
+    def may_read(self, topic: str) -> bool:
+        return self._rights.may(Operation.READ, Resource.TOPIC, topic)
+
+    def may_see_group(self, group: str) -> bool:
+        return self._rights.may(Operation.DESCRIBE, Resource.GROUP, group)
+
+    def refuse_unless_cluster(self) -> None:
+        """Raises `Refused`, as all of these."""
+        if not self._rights.may(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+            raise Refused(403, "This takes the right to DESCRIBE the cluster.")
+
+    def refuse_unless_read(self, topic: str) -> None:
+        if not self.may_read(topic):
+            raise Refused(403, f"This takes the right to READ the topic {topic}.")
+
+    def refuse_unless_group(self, group: str) -> None:
+        if not self.may_see_group(group):
+            raise Refused(403, f"This takes the right to DESCRIBE the group {group}.")
 
     def text(self, key: str) -> str:
         return self._given.get(key, "")
@@ -34,7 +61,10 @@ class Query:
         return min(self.number("start") or 0, max(0, (found - 1) // page * page))
 
     def topic(self, broker: Broker) -> Topic:
-        topic = broker.topics.get(self.text("topic"))
+        name = self.text("topic")
+        if not self.may_see(name):  # whether there is such a topic or not
+            raise Refused(403, f"This takes the right to DESCRIBE the topic {name}.")
+        topic = broker.topics.get(name)
         if topic is None:
             raise not_found("such topic")
         return topic
@@ -49,13 +79,18 @@ class Query:
 
 
 async def page_of(
-    turns: Turns, names: Iterable[str], query: Query, page: int = MOST_ROWS
+    turns: Turns,
+    names: Iterable[str],
+    query: Query,
+    page: int = MOST_ROWS,
+    *,
+    may: Callable[[str], bool],
 ) -> tuple[list[str], dict[str, Any]]:
-    """The names on the page that is asked for, and what is to be told about it."""
+    """The names on the page that is asked for, of those that may be seen, and what is to be told about it."""
     wanted = query.text("search").casefold()
     looked_at = list(islice(names, MOST_NAMES + 1))
     is_cut = len(looked_at) > MOST_NAMES
-    found = [each async for each in in_turns(turns, looked_at[:MOST_NAMES]) if wanted in each.casefold()]
+    found = [each async for each in in_turns(turns, looked_at[:MOST_NAMES]) if wanted in each.casefold() and may(each)]
     found.sort()
     found.sort(key=lambda name: name.startswith("__"))  # internal ones come last
     start = query.page_start(len(found), page)

@@ -4,18 +4,23 @@ uvicorn is made to run a process: it takes the signals for itself and wakes up t
 of its server only starting and stopping are used, so nothing happens while nobody asks.
 """
 
+import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
+from typing import Any
 
 import uvicorn
 
 from oncelog.console.connection import Connection
+from oncelog.console.doorway import Doorway
+from oncelog.console.exposure import asks_to_sign_in, check_users, tls_of_page
 from oncelog.console.faults import FaultList, Faults
+from oncelog.console.sign_in import SignIn
 from oncelog.console.web import application
 from oncelog.server.broker import Broker, bracketed
+from oncelog.server.tls import LOOK_MS
 from oncelog.settings import SettingsError
 
 BACKLOG = 64
@@ -26,11 +31,15 @@ WILDCARDS = ("", "0.0.0.0", "::")
 class Console:
     def __init__(self, broker: Broker, host: str, port: int, faults: Faults | None = None) -> None:
         self._host, self._port = host, port
-        own_name = "" if host in WILDCARDS else host
+        self._broker = broker
+        tls = tls_of_page(host, port, broker)
+        self._doorway = None if tls is None else Doorway(broker, tls)
+        is_asked_for = asks_to_sign_in(host, broker.settings, broker.endpoints)
+        self._sign_in = SignIn(broker, is_asked_for=is_asked_for, is_encrypted=tls is not None)
         config = uvicorn.Config(
-            application(broker, FaultList() if faults is None else faults, own_name),
+            application(broker, FaultList() if faults is None else faults, self._sign_in, own_names(host, broker)),
             loop="none",
-            http=partial(Connection, broker.turns),  # type: ignore[arg-type]  # it only calls it
+            http=self._new_connection,  # type: ignore[arg-type]  # it only calls it
             ws="none",
             lifespan="off",
             log_config=None,
@@ -46,17 +55,30 @@ class Console:
         self._sockets: list[socket.socket] = []
         self.port = 0
 
+    def _new_connection(self, **given: Any) -> asyncio.BaseProtocol:
+        connection = Connection(self._broker.turns, **given)
+        return connection if self._doorway is None else self._doorway.enter(connection)
+
     async def start(self) -> None:
+        """Raises SettingsError."""
+        check_users(self._host, self._port, self._broker)
         config = self._server.config
         if not config.loaded:
             config.load()
         self._server.lifespan = config.lifespan_class(config)
         self._sockets = [_listening(self._host, self._port)]
-        self.port = self._sockets[0].getsockname()[1]
+        self.port = self._sign_in.port = self._sockets[0].getsockname()[1]
+        if self._doorway is not None:
+            self._broker.housekeeping.every(LOOK_MS, self._look_at_certificate)
         await self._server.startup(sockets=self._sockets)
 
     async def stop(self) -> None:
         await self._server.shutdown(sockets=self._sockets)
+
+    async def _look_at_certificate(self) -> None:
+        """It is renewed without a restart."""
+        if self._doorway is not None:
+            await self._broker.aside.run(self._doorway.tls.look)
 
     @property
     def connections(self) -> Collection[object]:
@@ -66,7 +88,14 @@ class Console:
     def address(self) -> str:
         """What a person opens."""
         host = "127.0.0.1" if self._host in WILDCARDS else self._host
-        return f"http://{bracketed(host)}:{self.port}/"
+        scheme = "http" if self._doorway is None else "https"
+        return f"{scheme}://{bracketed(host)}:{self.port}/"
+
+
+def own_names(host: str, broker: Broker) -> frozenset[str]:
+    """By which the page may be asked, beside addresses."""
+    named = (host, *broker.settings.oncelog_page_hosts, *(each.advertised_host or "" for each in broker.endpoints))
+    return frozenset(each.casefold() for each in named if each and each not in WILDCARDS)
 
 
 def beside(host: str, port: int, faults: Faults | None = None) -> Callable[[Broker], AbstractAsyncContextManager[str]]:

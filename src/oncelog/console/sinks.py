@@ -43,7 +43,7 @@ class Tail(NamedTuple):
 async def sinks_view(broker: Broker, query: Query) -> dict[str, Any]:
     topics = (each.name for each in broker.topics.all())
     names, about = await page_of(
-        broker.turns, (name for name in topics if name.startswith(TOPIC_PREFIX)), query, MOST_SINKS
+        broker.turns, (name for name in topics if name.startswith(TOPIC_PREFIX)), query, MOST_SINKS, may=query.may_read
     )
     rows = []
     for name in names:
@@ -54,6 +54,7 @@ async def sinks_view(broker: Broker, query: Query) -> dict[str, Any]:
 
 async def sink_view(broker: Broker, query: Query) -> dict[str, Any]:
     name = query.topic(broker).name
+    query.refuse_unless_read(name)
     standing = await _standing(broker, name, LARGEST_BATCH_BYTES)
     numbers = [] if isinstance(standing, str) else sorted(_numbers(standing))
     start = query.page_start(len(numbers))

@@ -10,7 +10,7 @@ from oncelog.server.topic import Partition, Topic
 
 
 async def topics_view(broker: Broker, query: Query) -> dict[str, Any]:
-    names, about = await page_of(broker.turns, (topic.name for topic in broker.topics.all()), query)
+    names, about = await page_of(broker.turns, (topic.name for topic in broker.topics.all()), query, may=query.may_see)
     left = MOST_SUMMED
     rows = []
     for name in names:

@@ -1,8 +1,8 @@
-"""The page's addresses: its files, and the views as JSON. Only GET; nothing can be changed from here."""
+"""The page's addresses: its files, the views as JSON, and signing in. Nothing else can be changed from here."""
 
 import json
 from asyncio import Lock, to_thread
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from hashlib import sha256
 from importlib import import_module
 from importlib.resources import files
@@ -18,6 +18,7 @@ from oncelog.console.errors import Refused
 from oncelog.console.faults import Faults, faults_view
 from oncelog.console.guard import App, Guard
 from oncelog.console.query import Query
+from oncelog.console.sign_in import SignIn
 from oncelog.server.broker import Broker
 from oncelog.server.turns import Turns
 
@@ -33,10 +34,15 @@ ASKS_AGAIN: Final = {"cache-control": "no-cache"}
 KEEPS_NOTHING: Final = {"cache-control": "no-store"}
 
 
-def application(broker: Broker, faults: Faults, own_name: str) -> App:
-    answering = _Answering(broker.turns)
+def application(broker: Broker, faults: Faults, sign_in: SignIn, own_names: Collection[str]) -> App:
+    answering = _Answering(broker.turns, sign_in)
     routes = [Route(path, answering.by(view)) for path, view in _views(broker, faults).items()]
-    return Guard(Starlette(routes=[*_files(), *routes]), own_name)
+    signing = [
+        Route("/api/session", sign_in.session),
+        Route("/api/sign-in", sign_in.begin, methods=["POST"]),
+        Route("/api/sign-out", sign_in.end, methods=["POST"]),
+    ]
+    return Guard(Starlette(routes=[*_files(), *routes, *signing]), own_names)
 
 
 def _views(broker: Broker, faults: Faults) -> dict[str, View]:
@@ -44,9 +50,11 @@ def _views(broker: Broker, faults: Faults) -> dict[str, View]:
         return lambda query: view(broker, query)
 
     async def faults_now(query: Query) -> dict[str, Any]:
+        query.refuse_unless_cluster()
         return faults_view(faults)
 
     async def overview_now(query: Query) -> dict[str, Any]:
+        query.refuse_unless_cluster()
         return await overview.overview(broker, faults)
 
     def of_flows(name: str) -> View:
@@ -84,18 +92,23 @@ def _views(broker: Broker, faults: Faults) -> dict[str, View]:
 class _Answering:
     """One look after the other, for all clients together: they never read and unfold more than one look may."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: Turns, sign_in: SignIn) -> None:
         self._turns = turns
+        self._sign_in = sign_in
         self._look = Lock()
 
     def by(self, view: View) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
+            try:
+                rights = self._sign_in.rights(request)
+            except Refused as refused:
+                return _told({"error": refused.message}, refused.status)
             async with self._look:
                 if await request.is_disconnected():
                     return Response(status_code=503)  # nobody gets it
                 if self._turns.is_over():
                     await self._turns.next()
-                return await _answer(view, Query(request.query_params))
+                return await _answer(view, Query(request.query_params, rights))
 
         return answer
 
@@ -105,6 +118,10 @@ async def _answer(view: View, query: Query) -> Response:
         found, status = await view(query), 200
     except Refused as refused:
         found, status = {"error": refused.message}, refused.status
+    return _told(found, status)
+
+
+def _told(found: dict[str, Any], status: int) -> Response:
     text = json.dumps(found, ensure_ascii=True, separators=(",", ":"))
     return Response(text, status, headers=KEEPS_NOTHING, media_type="application/json")
 

@@ -21,6 +21,7 @@ from oncelog.server.metrics import Metrics
 from oncelog.server.pids import kafka_pids, leased_pids
 from oncelog.server.polls import Looks
 from oncelog.server.ports import Cluster
+from oncelog.server.quotas import Quotas
 from oncelog.server.settings import Settings
 from oncelog.server.tls import tls_of
 from oncelog.server.topics import Partition, Topics
@@ -68,6 +69,7 @@ class Broker:
         known_pid = max((log.producers.highest_kafka_pid for log in self.topics.logs()), default=-1)
         self.metrics = Metrics()
         self.access = Access(settings, self.topics)
+        self.quotas = Quotas(settings, self.topics, self.metrics)
         self.users = KnownUsers(self.topics)
         self.aside, self.at_disk, self.proofs = Aside("aside"), Aside("disk"), Aside("proofs")
         self.leased_pids = leased_pids(cluster, self.clock, settings.oncelog_lease_lifetime_ms)

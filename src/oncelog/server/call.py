@@ -1,11 +1,11 @@
 """What a handler knows beside the request itself."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from inspect import iscoroutine
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from oncelog.clock import Now
+from oncelog.clock import Now, monotonic_ns
 from oncelog.log.slices import Slice
 from oncelog.log.steps import Pauses
 from oncelog.server.access import ANONYMOUS, EVERY_RIGHT, Rights
@@ -19,6 +19,19 @@ DROPPED_AT_A_TIME = 500  # of its parts: a tenth of a millisecond
 
 
 Thing = TypeVar("Thing")
+
+
+class Spending(Protocol):
+    """What one request takes, where somebody asks."""
+
+    def spend(self, spent_ns: int) -> None: ...
+
+    def timed(self, work: Coroutine[Any, Any, Thing]) -> Coroutine[Any, Any, Thing]: ...
+
+    def most_fetched_bytes(self) -> int: ...
+
+    def answered(self, answer: Any, call: "Call") -> Any:
+        """What is answered instead; the connection may stand still from now on."""
 
 
 class AnswerTooLarge(Exception):
@@ -49,6 +62,7 @@ class Call:
     local_host: str = ""  # the address by which the client reached us
     principal: str = ANONYMOUS
     rights: Rights = EVERY_RIGHT
+    spending: Spending | None = None
     answer_bytes: int = 0  # about how large the answer is that is being made
     held_bytes: int = 0  # of it, by what all make together
     made: list[list[Any]] = field(default_factory=list)  # its parts, those around others before them
@@ -63,6 +77,17 @@ class Call:
         if self.answer_bytes > ANSWER_BYTES:
             raise AnswerTooLarge(f"more than {ANSWER_BYTES} bytes")
         return self.schema.new(type_name, **values)
+
+    def timed(self, work: Callable[[], Thing]) -> Thing:
+        """Do it on this request's account."""
+        spending = self.spending
+        if spending is None:
+            return work()
+        began_ns = monotonic_ns()
+        try:
+            return work()
+        finally:
+            spending.spend(monotonic_ns() - began_ns)
 
     async def later(self, answer: Awaitable[Thing]) -> Thing:
         """What is answered to all members of a group at the same moment is packed for one after the other, in turns."""

@@ -35,6 +35,7 @@ from oncelog.server.produce_pattern import Pattern
 from oncelog.server.produced import Commit
 from oncelog.server.reading import read_by_kio, read_fast
 from oncelog.server.receiver import LARGE_FRAME_BYTES, Receiver
+from oncelog.server.throttle import Throttle
 from oncelog.wire.frames import (
     FRAME_HEAD,
     FRAME_HEAD_BYTES,
@@ -80,6 +81,8 @@ class Connection(asyncio.BufferedProtocol):
         self._local_host = ""
         self.principal = ANONYMOUS
         self._rights: Rights = EVERY_RIGHT
+        self._throttle: Throttle | None = None
+        self.quotas_changed()
         self.active_ms = 0  # when a whole request last arrived or was answered
         self._pattern: Pattern | None = None  # of its last Produce request
         self._waiting: asyncio.Future[Any] | None = None
@@ -107,6 +110,11 @@ class Connection(asyncio.BufferedProtocol):
         if not self._connections.add(self):
             self.is_closing = True
             self._transport.abort()
+            return
+        wait_ms = self._broker.quotas.connected_ms(self.client_host, self.active_ms)
+        if wait_ms:  # it is refused, but not at once: who comes again and again is slowed down
+            self.mute()
+            asyncio.get_running_loop().call_later(wait_ms / 1000, self.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closing = True
@@ -114,6 +122,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._waiting is not None:
             self._turns.wait_first(self._waiting.cancel)  # many may hang up at once, and each may have begun much
             self._waiting = None
+        if self._throttle is not None:
+            self._throttle.free()
         for commit in self._commits:
             for partition in commit.awaited:
                 partition.waiters.discard(self._look_at_commits)
@@ -232,6 +242,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _stage(self, buffer: bytearray, at: int, end: int, version: int, correlation_id: int, now: Now) -> bool:
         """Whether it was; if not, a thread looks into the request before, or it is staged in turns."""
+        if self._throttle is not None:
+            self._throttle.begin()
         done: InTurns | None = None
         verdicts: Verdicts = {}
         if self._look is not None:
@@ -254,7 +266,9 @@ class Connection(asyncio.BufferedProtocol):
         except (LookFirst, TurnsFirst) as first:
             self._begin_look(first.look, buffer)
             return False
-        if self._producing.is_turn_over:
+        if self._throttle is not None:
+            self._throttle.produced(buffer, at, end, now)
+        if self._producing.is_turn_over and not self._is_after_turn:
             self._end_turn()
         return True
 
@@ -281,7 +295,8 @@ class Connection(asyncio.BufferedProtocol):
         """Stand still until that is done with the next request; then it is served from the same bytes."""
         if buffer is self._connections.receive_buffer:
             look.keep()
-        waiting = asyncio.ensure_future(look.run() if isinstance(look, InTurns) else self._broker.aside.run(look.run))
+        work: Any = look.run() if isinstance(look, InTurns) else self._broker.aside.run(look.run)
+        waiting = asyncio.ensure_future(work if self._throttle is None else self._throttle.timed(work))
         self._waiting = waiting
 
         def finished(future: "asyncio.Future[None]") -> None:
@@ -301,6 +316,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _commit(self) -> None:
         commit = self._producing.commit()
+        if self._throttle is not None:
+            commit = self._throttle.committed(commit)
         self._metrics.requests[PRODUCE] += len(commit.requests)
         if self._commits or (commit.awaited and not commit.is_settled()):
             self._commits.append(commit)
@@ -363,6 +380,7 @@ class Connection(asyncio.BufferedProtocol):
             self._local_host,
             self.principal,
             self._rights,
+            None if self._throttle is None else self._throttle.spending(api.name, client_id),
         )
         if is_too_new:
             answer = call.schema.refusal(ErrorCode.unsupported_version, None)
@@ -381,8 +399,15 @@ class Connection(asyncio.BufferedProtocol):
     def _ask(self, api: Api, request: Any, call: Call) -> Any:
         assert api.handle is not None
         try:
-            answer = api.handle(request, call)
-            return begun(answer) if iscoroutine(answer) else answer
+            if call.spending is None:
+                answer = api.handle(request, call)
+                return begun(answer) if iscoroutine(answer) else answer
+            answer = call.timed(partial(api.handle, request, call))
+            return (
+                begun(answer if call.spending is None else call.spending.timed(answer))
+                if iscoroutine(answer)
+                else answer
+            )
         except Exception as error:
             return self._answer_of(error, api, call)
 
@@ -466,6 +491,8 @@ class Connection(asyncio.BufferedProtocol):
     def _answer(self, answer: Any, call: Call) -> None:
         if answer is None:
             return
+        if call.spending is not None:
+            answer = call.spending.answered(answer, call)
         if type(answer) is Encoded:
             try:
                 self._outgoing.put_all(answer)
@@ -482,6 +509,25 @@ class Connection(asyncio.BufferedProtocol):
     def rights_changed(self) -> None:
         """What was decided about its last request has to be decided again."""
         self._pattern = None
+
+    # Quotas
+
+    def quotas_changed(self) -> None:
+        """Whoever stands still is judged anew by the next request."""
+        if self._throttle is not None:
+            self._throttle.free()
+        is_on = self._broker.quotas.is_on
+        if is_on and self._throttle is None:
+            self._throttle = Throttle(self._broker.quotas, self._broker.clock, self)
+        elif not is_on:
+            self._throttle = None
+
+    def mute(self) -> None:
+        self._is_after_turn = True
+        self._receiver.pause()
+
+    def unmute(self) -> None:
+        self._turns.wait(self._begin_turn)  # many may have waited for the same moment
 
     # Closing
 

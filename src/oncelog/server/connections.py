@@ -51,6 +51,8 @@ class Open(Protocol):
 
     def rights_changed(self) -> None: ...
 
+    def quotas_changed(self) -> None: ...
+
     def finish(self) -> None: ...
 
     def abort(self) -> None: ...
@@ -93,6 +95,7 @@ class Connections:
         self.encrypted_view = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._open: set[Open] = set()
         broker.access.tell_changes(self._rights_changed)
+        broker.quotas.tell_changes(self._quotas_changed)
         self.lines = LineLimit(broker.clock)
         self._accidents = LineLimit(broker.clock)  # apart, so that garbage cannot hide them
         self.guard = Guard(broker, self.lines.log)
@@ -141,6 +144,10 @@ class Connections:
     def _rights_changed(self) -> None:
         for connection in self._open:
             connection.rights_changed()
+
+    def _quotas_changed(self) -> None:
+        for connection in self._open:
+            connection.quotas_changed()
 
     def _watch_stalled(self) -> None:
         loop = asyncio.get_running_loop()

@@ -59,6 +59,14 @@ def _counter(name: str) -> Callable[[Broker], Iterator[Sample]]:
     return samples
 
 
+def _by_quota(name: str, unit: float = 1) -> Callable[[Broker], Iterator[Sample]]:
+    def samples(broker: Broker) -> Iterator[Sample]:
+        for quota, value in sorted(getattr(broker.metrics, name).items()):
+            yield labels(quota=quota), value * unit
+
+    return samples
+
+
 def _connections(broker: Broker) -> Iterator[Sample]:
     yield "", broker.metrics.connections_open
 
@@ -317,6 +325,19 @@ FAMILIES: tuple[Family[Broker], ...] = (
         "counter",
         "Connections closed by the server for what they sent, or over max.connections.",
         _counter("connections_refused"),
+    ),
+    Family(
+        "oncelog_throttled_total",
+        "counter",
+        "Requests after which a client had to wait, and connections refused, by the quota: produce, fetch, request or "
+        "connection.",
+        _by_quota("throttled"),
+    ),
+    Family(
+        "oncelog_throttled_seconds_total",
+        "counter",
+        "How long they were told to wait.",
+        _by_quota("throttled_ms", 0.001),
     ),
     Family("oncelog_received_bytes_total", "counter", "Bytes received.", _counter("bytes_received")),
     Family("oncelog_sent_bytes_total", "counter", "Bytes sent.", _counter("bytes_sent")),

@@ -114,6 +114,9 @@ class Fetch:
         self._read_committed = request.isolation_level == READ_COMMITTED
         self._min_bytes: int = request.min_bytes
         self._max_bytes = min(request.max_bytes, call.broker.settings.fetch_max_bytes)
+        if call.spending is not None:
+            self._max_bytes = min(self._max_bytes, call.spending.most_fetched_bytes())
+            self._min_bytes = min(self._min_bytes, self._max_bytes)
         self._topics: dict[bytes, dict[int, Asked]] = {}
         self._found_bytes = 0  # when it was last read, and what came since
         self._held_bytes = 0  # of what is read, until it is handed on
@@ -245,7 +248,7 @@ class Fetch:
         if self._future is None or self._future.done():
             return
         if at_once(self._growing()):
-            topics, self._found_bytes, has_error = self._read()
+            topics, self._found_bytes, has_error = self._call.timed(self._read)
             if self._is_enough() or has_error:
                 self._future.set_result(self._held(self._packed(topics)))
                 return
@@ -258,7 +261,7 @@ class Fetch:
 
     def _finish(self) -> None:
         if self._future is not None and not self._future.done():
-            self._future.set_result(self._held(self._packed(self._read()[0])))
+            self._future.set_result(self._held(self._packed(self._call.timed(self._read)[0])))
 
     def _forget(self, _: object) -> None:
         if self._timer is not None:

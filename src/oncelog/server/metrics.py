@@ -19,6 +19,8 @@ class Metrics:
         "sessions_ended",
         "storage_errors",
         "strangers_closed",
+        "throttled",
+        "throttled_ms",
     )
 
     def __init__(self) -> None:
@@ -36,3 +38,5 @@ class Metrics:
         self.connections_refused = 0  # over max.connections, or closed for what they sent
         self.elections = 0  # of this server, to lead a partition
         self.storage_errors = 0  # writes that the disk refused
+        self.throttled: defaultdict[str, int] = defaultdict(int)  # requests after which a client had to wait, by quota
+        self.throttled_ms: defaultdict[str, int] = defaultdict(int)

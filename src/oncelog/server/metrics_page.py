@@ -30,6 +30,7 @@ LABELS = {
     "kafka_broker_info": "id, address",
     "oncelog_follower_lag_records": "topic, partition, broker",
     "oncelog_requests": "api",
+    "oncelog_throttled": "quota",
 }
 
 

@@ -7,7 +7,7 @@ from oncelog.log.partition import End, Fate, Staged
 from oncelog.server.errors import ErrorCode
 from oncelog.server.produce_pattern import Pattern
 from oncelog.server.topics import Partition
-from oncelog.wire.hot import Produced, encode_produced
+from oncelog.wire.hot import Produced, encode_produced, with_produce_throttle
 
 ALREADY_THERE = "already in the log"
 MOST_NAMED = 1_000  # of the records that were there already
@@ -99,6 +99,10 @@ class One:
         self.acks = pattern.acks
         self.outcome = outcome
 
+    @property
+    def version(self) -> int:
+        return self.pattern.version
+
     def outcomes(self) -> Iterable[Outcome]:
         return (self.outcome,)
 
@@ -121,6 +125,7 @@ class Commit(NamedTuple):
     requests: list[Request]
     awaited: dict[Partition, End]  # what must be safe
     must_close: bool  # an acks=0 request failed, and closing is the only way to say so
+    throttle_ms: int = 0  # what the last request of the chunk is told
 
     def is_settled(self) -> bool:
         return all(partition.fate(end) is not Fate.WAITS for partition, end in self.awaited.items())
@@ -132,7 +137,10 @@ class Commit(NamedTuple):
             elif partition.fate(end) is Fate.LOST:
                 log = partition.log
                 fail(self.requests, partition, log.offline or "the topic was deleted", log.high_watermark)
-        return [request.frame() for request in self.requests if request.acks != 0]
+        frames = [request.frame() for request in self.requests if request.acks != 0]
+        if self.throttle_ms and self.requests[-1].acks != 0:
+            frames[-1] = with_produce_throttle(frames[-1], self.requests[-1].version, self.throttle_ms)
+        return frames
 
 
 def fail(

@@ -259,6 +259,10 @@ class Receiver:
     def _is_large_complete(self) -> bool:
         return self._large is not None and self._large_filled == self._large_size
 
+    def pause(self) -> None:
+        """Until it is told to go on."""
+        self._pause_reading()
+
     def _pause_reading(self) -> None:
         if not self._is_read_paused and not self._serving.is_closing:
             self._is_read_paused = True

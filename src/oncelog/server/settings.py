@@ -335,6 +335,24 @@ class Settings:
         None, "HOST:PORT that serves Prometheus text at /metrics; off when not set."
     )
 
+    # Its page
+    oncelog_console_sign_in: str = text(
+        "auto",
+        "Whether the page asks people to sign in: `auto` where a listener asks clients who they are, where access "
+        "rules are asked, and beyond the loopback address; `always`; `never`, which is for the loopback address alone.",
+        words=("auto", "always", "never"),
+    )
+    oncelog_console_tls: str = text(
+        "auto",
+        "Whether the page speaks TLS, by the same certificate: `auto` beyond the loopback address; `always`.",
+        words=("auto", "always"),
+    )
+    oncelog_page_hosts: tuple[str, ...] = texts(
+        (),
+        "Names by which browsers and scrapers may ask for the page and for /metrics, beside addresses, localhost and "
+        "what listeners name.",
+    )
+
     # How each value came to be: the text given at the start, and the text set while running.
     given: dict[str, str] = field(default_factory=dict, repr=False)
     changed: dict[str, str] = field(default_factory=dict, repr=False)

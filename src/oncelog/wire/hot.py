@@ -210,6 +210,12 @@ def _produce_answer_end(version: int) -> bytes:
     return b"\0\0\0\0\0\0" if version >= PRODUCE_FLEXIBLE else b"\0\0\0\0"
 
 
+def with_produce_throttle(frame: bytes, version: int, throttle_ms: int) -> bytes:
+    """The same answer, with how long its client is to wait."""
+    end = len(frame) - (1 if version >= PRODUCE_FLEXIBLE else 0)
+    return frame[: end - _int32.size] + _int32.pack(throttle_ms) + frame[end:]
+
+
 def _produced_end(version: int, record_errors: Sequence[tuple[int, str | None]], message: str | None) -> bytes:
     if version < 8:
         return b""

@@ -18,6 +18,7 @@ from oncelog.wire.entities import Maker, entities
 from oncelog.wire.nulls import arrays_of, refuse_nulls
 
 NO_THROTTLE = timedelta(0)
+HEAD_BYTES = 8  # of an answer: its length and its correlation id; a flexible one has an empty list of tags behind
 
 
 class Schema:
@@ -35,6 +36,14 @@ class Schema:
         self.has_flexible_header: bool = self.request_type.__header_schema__.__version__ >= 2
         self._write = entity_writer(self.response_type)
         self._write_header = entity_writer(self.response_type.__header_schema__)
+
+    @property
+    def throttle_at(self) -> int | None:
+        """Where an answer's frame says how long its client is to wait, if it does so at its beginning."""
+        first = next(iter(fields(self.response_type)), None)
+        if first is None or first.name != "throttle_time":
+            return None
+        return HEAD_BYTES + (1 if self.response_type.__header_schema__.__version__ >= 1 else 0)
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
         """The request and the number of bytes that it took; raises for whatever is wrong with it."""

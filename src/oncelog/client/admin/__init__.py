@@ -1,4 +1,4 @@
-"""Topics, configurations, offsets, groups, producers, users, access rules: what a command line needs."""
+"""Topics, configurations, offsets, groups, producers, users, access rules, quotas: what a command line needs."""
 
 from oncelog.client.admin.acl_values import (
     AclBinding,
@@ -8,6 +8,7 @@ from oncelog.client.admin.acl_values import (
     ResourcePatternType,
 )
 from oncelog.client.admin.admin import Admin
+from oncelog.client.admin.quotas import ANY_NAME
 from oncelog.client.admin.scram import (
     ScramCredentialInfo,
     ScramMechanism,
@@ -34,6 +35,7 @@ from oncelog.client.admin.values import (
     Move,
     PartitionLeases,
     ProducerState,
+    QuotaEntity,
     Replicas,
     ResourceType,
 )
@@ -41,6 +43,7 @@ from oncelog.client.admin.values import (
 AdminClient = Admin  # as confluent-kafka calls it
 
 __all__ = [
+    "ANY_NAME",
     "AclBinding",
     "AclBindingFilter",
     "AclOperation",
@@ -64,6 +67,7 @@ __all__ = [
     "Move",
     "PartitionLeases",
     "ProducerState",
+    "QuotaEntity",
     "Replicas",
     "ResourcePatternType",
     "ResourceType",

@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from oncelog.client.admin import acls, arguments, cluster, configs, groups, scram, topics
+from oncelog.client.admin import acls, arguments, cluster, configs, groups, quotas, scram, topics
 from oncelog.client.admin.acl_values import AclBinding, AclBindingFilter
 from oncelog.client.admin.scram import UserScramCredentialAlteration, UserScramCredentialsDescription
 from oncelog.client.admin.timeouts import Timeouts
@@ -27,6 +27,7 @@ from oncelog.client.admin.values import (
     Move,
     PartitionLeases,
     ProducerState,
+    QuotaEntity,
     Replicas,
 )
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
@@ -223,6 +224,34 @@ class Admin:
             wanted,
             partial(configs.incremental_alter_configs, self._brokers, wanted, timeouts, validate_only=validate_only),
         )
+
+    # --- quotas
+
+    def describe_client_quotas(
+        self,
+        names: Mapping[str, str | quotas.Name | None] | None = None,
+        *,
+        strict: bool = False,
+        request_timeout: float = -1,
+    ) -> "Future[dict[QuotaEntity, dict[str, float]]]":
+        """Of those with these names, by "user", "client-id" and "ip"; None is the default, `ANY_NAME` whoever has one.
+        `strict`: of those that have no other names."""
+        timeouts = self._timeouts(request_timeout)
+        ask = partial(quotas.describe_client_quotas, self._brokers, dict(names or {}), timeouts, is_strict=strict)
+        return self._future(ask)
+
+    def alter_client_quotas(
+        self,
+        changes: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        request_timeout: float = -1,
+        validate_only: bool = False,
+    ) -> dict[QuotaEntity, "Future[None]"]:
+        """What is not named stays; None takes a quota away."""
+        wanted = arguments.all_of(QuotaEntity, "changes", list(changes), lambda each: each)
+        timeouts = self._timeouts(request_timeout)
+        ask = partial(quotas.alter_client_quotas, self._brokers, changes, timeouts, validate_only=validate_only)
+        return self._futures(wanted, ask)
 
     # --- groups
 

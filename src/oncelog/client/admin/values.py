@@ -1,6 +1,6 @@
 """What an admin is given and what it answers, shaped as in confluent-kafka where that has the thing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -190,3 +190,17 @@ class Move:
 
     adding: tuple[int, ...]
     removing: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaEntity:
+    """Who has a quota: `QuotaEntity.of({"user": "alice", "client-id": None})`, where None is the default."""
+
+    names: tuple[tuple[str, str | None], ...]
+
+    @classmethod
+    def of(cls, names: Mapping[str, str | None]) -> "QuotaEntity":
+        return cls(tuple(sorted(names.items())))
+
+    def __str__(self) -> str:
+        return " ".join(f"{kind}={'<default>' if name is None else name}" for kind, name in self.names)

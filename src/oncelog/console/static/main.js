@@ -11,6 +11,7 @@ import * as group from "./group.js";
 import * as groups from "./groups.js";
 import * as overview from "./overview.js";
 import * as producers from "./producers.js";
+import * as signIn from "./sign-in.js";
 import * as sink from "./sink.js";
 import * as spark from "./spark.js";
 import * as topic from "./topic.js";
@@ -30,6 +31,7 @@ let lostSince = null;
 let shown = ""; // the view and what it is about, when the focus was last moved to its heading
 
 class Told extends Error {} // by the server: it is there, and says no
+class Unknown extends Error {} // to the server: somebody has to sign in first
 class Unexpected extends Error {} // it is there, and something is wrong with it, or it has too many readers
 
 function route() {
@@ -54,6 +56,7 @@ async function ask([name, parameters]) {
   const answer = await fetch(`/api/${name}?${query}`, { signal: AbortSignal.timeout(PATIENCE_MS) });
   const body = answer.headers.get("content-type")?.startsWith("application/json") ? await answer.json() : {};
   if (answer.ok) return body;
+  if (answer.status === 401) throw new Unknown();
   if (body.error !== undefined) throw new Told(body.error);
   throw new Unexpected(`The server answers ${answer.status}`);
 }
@@ -78,6 +81,11 @@ async function look() {
     if (!isStill) render(where, view.show(answers, context));
   } catch (error) {
     if (number !== looks) return;
+    if (error instanceof Unknown) {
+      found();
+      askWho(where);
+      return; // until somebody has signed in there is nothing to ask for
+    }
     if (error instanceof Told) {
       found();
       render(where, [h("h1", { tabindex: "-1" }, "Not there"), h("p", { class: "bad" }, error.message)]);
@@ -86,8 +94,19 @@ async function look() {
   if (!document.hidden) timer = setTimeout(look, PERIOD_MS);
 }
 
-function render(where, nodes) {
-  const title = VIEWS[where.view].title(where.parameters);
+function askWho(where) {
+  signIn.show(null, look);
+  if (content.querySelector("form.sign-in") !== null) return;
+  render(where, signIn.form(entered), "Sign in");
+  content.querySelector("input")?.focus();
+}
+
+function entered(name) {
+  signIn.show(name, look);
+  look();
+}
+
+function render(where, nodes, title = VIEWS[where.view].title(where.parameters)) {
   document.title = `${title} · oncelog`;
   const isNew = shown !== `${where.view} ${title}`;
   const isFirst = shown === "";
@@ -157,6 +176,7 @@ document.addEventListener("keydown", (event) => {
 });
 document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : look()));
 addEventListener("hashchange", look);
+signIn.user().then((name) => signIn.show(name, look), () => {}); // where the server does not answer, `look` says so
 theme(false);
 navigation(route().view);
 look();

@@ -24,7 +24,10 @@ def handle(request: Any, call: Call) -> Any:
     if call.version >= 7 and request.session_epoch not in FULL_FETCH_EPOCHS:
         code = ErrorCode.fetch_session_id_not_found
         return Encoded(encode_fetched(call.version, call.correlation_id, (), error_code=code))
-    return fetch(request, call) if type(request) is FetchRequest else follower_fetch(request, call)
+    if type(request) is FetchRequest:
+        return fetch(request, call)
+    call.spending = None  # copies wait for no quota
+    return follower_fetch(request, call)
 
 
 API = Api(key=1, name="fetch", versions=(4, 18), handle=handle, read=read_fetch)

@@ -1,0 +1,59 @@
+"""TLS of the page: the layer that the log's own listeners have, with bounds of its own, around uvicorn's protocol."""
+
+import asyncio
+import logging
+from typing import Any, Final, cast
+
+from oncelog.console.connection import MOST_OPEN
+from oncelog.server.broker import Broker
+from oncelog.server.connections import Connections, LineLimit
+from oncelog.server.strangers import Stranger, Strangers
+from oncelog.server.tls import Tls
+from oncelog.server.tls_transport import TlsTransport
+
+BUFFER_BYTES: Final = 16 * 1024
+
+
+class Doorway:
+    """What the layer asks of the connections of a listener. Those who do not end their handshake make room for others,
+    first at the host that has most of them."""
+
+    def __init__(self, broker: Broker, tls: Tls) -> None:
+        self.broker = broker
+        self.tls = tls
+        self.shaking_hands: set[Stranger] = set()
+        self.strangers = Strangers(lambda: broker.clock.now().monotonic_ms, MOST_OPEN)
+        self.encrypted_view = memoryview(bytearray(BUFFER_BYTES))
+        self.received = bytearray(BUFFER_BYTES)
+        self._lines = LineLimit(broker.clock)
+
+    @property
+    def guard(self) -> "Doorway":
+        return self
+
+    def may_begin(self, client_host: str) -> bool:
+        return True  # `strangers` makes room, and a connection that has come in is one of the page's own
+
+    def log_refused(self, client_host: str, reason: str) -> None:
+        self._lines.log(logging.INFO, "the page closed the connection of %s: %s", client_host, reason)
+
+    def enter(self, inner: asyncio.Protocol) -> TlsTransport:
+        return TlsTransport(cast(Connections, self), self.tls, lambda: Unbuffered(inner, self.received))
+
+
+class Unbuffered:
+    """A protocol that is handed what arrived, as one that says where it is to arrive."""
+
+    def __init__(self, protocol: asyncio.Protocol, received: bytearray) -> None:
+        self._protocol = protocol
+        self._received = received
+        self.connection_made = protocol.connection_made
+        self.connection_lost = protocol.connection_lost
+        self.pause_writing = protocol.pause_writing
+        self.resume_writing = protocol.resume_writing
+
+    def get_buffer(self, sizehint: int) -> Any:
+        return memoryview(self._received)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._protocol.data_received(bytes(self._received[:nbytes]))

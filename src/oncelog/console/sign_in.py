@@ -1,0 +1,165 @@
+"""Signing in to the page: by the users of the log, with the password that their SCRAM credentials were made of.
+
+Whoever asks for anything but the page's own files has to have signed in, where that is asked for, and sees what the
+same user may see by Kafka's requests. A wrong password takes as long as a right one for nobody's name; a failure is
+answered late, and who fails too often is not looked at for a while.
+"""
+
+import asyncio
+import json
+import logging
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from oncelog.console.errors import Refused
+from oncelog.console.sessions import LIFETIME_MS, Sessions
+from oncelog.security.documents import Document, Kind
+from oncelog.security.failures import Failures
+from oncelog.security.scram import is_password
+from oncelog.server.access import EVERY_RIGHT, Rights
+from oncelog.server.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+MOST_BODY_BYTES: Final = 4096
+MOST_AT_ONCE: Final = 8  # proofs that are looked at, or answered late
+WRONG: Final = "No user has this name and password."
+SIGN_IN_FIRST: Final = "Sign in first."
+TOO_OFTEN: Final = "Too many have failed to sign in from where you are: wait a minute."
+TOO_MANY: Final = "Too many are signing in: try again."
+NOT_JSON: Final = "Send name and password as JSON."
+ANSWER_HEADERS: Final = {"cache-control": "no-store"}
+
+
+class SignIn:
+    def __init__(self, broker: Broker, *, is_asked_for: bool, is_encrypted: bool) -> None:
+        self._broker = broker
+        self.is_asked_for = is_asked_for
+        self._is_encrypted = is_encrypted
+        self._sessions = Sessions()
+        self._failures = Failures(broker.settings.oncelog_max_failed_authentications_per_minute)
+        self._at_work = 0
+        self.port = 0  # cookies know no ports: two servers of one machine would take each other's
+
+    @property
+    def _cookie(self) -> str:
+        return f"{'__Host-' if self._is_encrypted else ''}oncelog-{self.port}"
+
+    @property
+    def _users(self) -> Document:
+        return self._broker.topics.document(Kind.USERS)
+
+    def rights(self, request: Request) -> Rights:
+        """Of who asks. Raises `Refused`."""
+        if not self.is_asked_for:
+            return EVERY_RIGHT
+        user = self._user(request)
+        if user is None:
+            raise Refused(401, SIGN_IN_FIRST)
+        return self._broker.access.rights(f"User:{user}", _host(request))
+
+    def _user(self, request: Request) -> str | None:
+        token = _token(request, self._cookie)
+        return None if token is None else self._sessions.user_of(token, self._users, self._now_ms())
+
+    def _now_ms(self) -> int:
+        return self._broker.clock.now().monotonic_ms
+
+    # What the page asks
+
+    async def session(self, request: Request) -> Response:
+        return _answer({"is_asked_for": self.is_asked_for, "user": self._user(request) if self.is_asked_for else None})
+
+    async def begin(self, request: Request) -> Response:
+        try:
+            user = await self._proven(request)
+        except Refused as refused:
+            return _answer({"error": refused.message}, refused.status)
+        token = self._sessions.begin(user, self._users, self._now_ms())
+        answer = _answer({"user": user})
+        self._set_cookie(answer, token, LIFETIME_MS // 1000)
+        return answer
+
+    async def end(self, request: Request) -> Response:
+        token = _token(request, self._cookie)
+        if token is not None:
+            self._sessions.end(token)
+        answer = _answer({"user": None})
+        self._set_cookie(answer, "", 0)
+        return answer
+
+    def _set_cookie(self, answer: Response, token: str, max_age_s: int) -> None:
+        answer.set_cookie(
+            self._cookie,
+            token,
+            max_age=max_age_s,
+            path="/",
+            secure=self._is_encrypted,
+            httponly=True,
+            samesite="strict",
+        )
+
+    async def _proven(self, request: Request) -> str:
+        """Whose name and password these are. Raises `Refused`."""
+        host = _host(request)
+        if self._failures.is_barred(host, self._now_ms()):
+            self._broker.metrics.authentications_barred += 1
+            raise Refused(429, TOO_OFTEN)
+        if self._at_work >= MOST_AT_ONCE:
+            raise Refused(503, TOO_MANY)
+        self._at_work += 1
+        try:
+            user, password = await _name_and_password(request)
+            began_ms = self._now_ms()
+            mechanism, found = self._broker.users.now.find_for_password(user)
+            if await self._broker.proofs.run(is_password, mechanism, password, found):
+                return user
+            self._failures.note(host, self._now_ms())
+            self._broker.metrics.authentications_failed += 1
+            logger.warning("%s did not prove to the page who it is", host)
+            await self._be_late(began_ms)
+            raise Refused(401, WRONG)
+        finally:
+            self._at_work -= 1
+
+    async def _be_late(self, began_ms: int) -> None:
+        delay_ms = self._broker.settings.connection_failed_authentication_delay_ms
+        await asyncio.sleep(max(0, began_ms + delay_ms - self._now_ms()) / 1000)
+
+
+async def _name_and_password(request: Request) -> tuple[str, str]:
+    """Another page could only send what is no JSON without being asked for its origin."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refused(415, NOT_JSON)
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_BODY_BYTES:
+            raise Refused(413, NOT_JSON)
+    try:
+        given = json.loads(body)
+        user, password = given["user"], given["password"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Refused(400, NOT_JSON) from None
+    if not isinstance(user, str) or not isinstance(password, str) or not user or not password:
+        raise Refused(400, NOT_JSON)
+    return user, password
+
+
+def _token(request: Request, cookie: str) -> str | None:
+    try:
+        found = SimpleCookie(request.headers.get("cookie", "")).get(cookie)
+    except CookieError:
+        return None
+    return None if found is None else found.value
+
+
+def _host(request: Request) -> str:
+    return request.client.host if request.client is not None else "?"
+
+
+def _answer(said: dict[str, Any], status: int = 200) -> Response:
+    return Response(json.dumps(said), status, headers=ANSWER_HEADERS, media_type="application/json")
