@@ -8,7 +8,7 @@ from typing import Final
 NAMES: Final = {
     "/CN=alice": "CN=alice",
     "/C=NL/ST=Nord Hölland/O=A, B/OU=x/CN=alice": "CN=alice,OU=x,O=A\\, B,ST=Nord Hölland,C=NL",
-    "/DC=com/DC=example/UID=u1/CN= lead \"q\" end ": 'CN=\\ lead \\"q\\" end\\ ,UID=u1,DC=example,DC=com',
+    '/DC=com/DC=example/UID=u1/CN= lead "q" end ': 'CN=\\ lead \\"q\\" end\\ ,UID=u1,DC=example,DC=com',
     "/O=A\\, B \\+ C/OU=x=y#z;<q>/CN=end ": "CN=end\\ ,OU=x\\=y\\#z\\;\\<q\\>,O=A\\, B \\+ C",
     "/CN=joe+UID=7+emailAddress=joe@x.y/serialNumber=12/street=Foo 3/title=Dr": (
         "2.5.4.12=#0c024472,STREET=Foo 3,2.5.4.5=#13023132,CN=joe+UID=7+1.2.840.113549.1.9.1=#16076a6f6540782e79"
