@@ -183,6 +183,7 @@ class NoRight:
 
 
 def test_who_may_not_is_refused(server: Server, raw: RawConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert describe(raw) == {}  # its connection has its rights
     rights = NoRight()
     monkeypatch.setattr(server.broker.access, "rights", lambda *of: rights if of else EVERY_RIGHT)
     with RawConnection(server.bootstrap_servers) as other:

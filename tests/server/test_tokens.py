@@ -71,6 +71,12 @@ def settings(issuer: Issuer, **more: Any) -> Settings:
     return Settings(**{**given, **more})
 
 
+async def settled(signed: SignedTokens) -> None:
+    """What is being read is there."""
+    if signed._reading is not None:
+        await signed._reading
+
+
 @pytest.mark.parametrize(("kind", "algorithm"), [("EC", "ES256"), ("RSA", "RS256"), ("RSA", "PS512"), ("OKP", "EdDSA")])
 async def test_a_token_of_the_issuer_names_its_user(issuer: Issuer, threads: Aside, kind: str, algorithm: str) -> None:
     issuer.new_key("other", kind)
