@@ -25,7 +25,8 @@ RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
 FROM python:3.13-slim-bookworm
 
 RUN groupadd --gid 10001 oncelog \
-    && useradd --uid 10001 --gid oncelog --home-dir /var/lib/oncelog --create-home --shell /usr/sbin/nologin oncelog
+    && useradd --uid 10001 --gid oncelog --home-dir /var/lib/oncelog --create-home --shell /usr/sbin/nologin oncelog \
+    && chmod 700 /var/lib/oncelog
 
 COPY --from=build /opt/oncelog /opt/oncelog
 

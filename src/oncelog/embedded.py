@@ -41,6 +41,8 @@ class Server:
 
     With `workers=2` it is two processes that share one folder, each with some of the partitions, which may be killed,
     paused and started in the same way. There is one copy of everything; what it gives is more cores.
+
+    With `secure=True` it listens with TLS and asks for a password; `client_config` is what a client needs.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Server:
         brokers: int = 1,
         workers: int = 1,
         data_dir: str | None = None,
+        secure: bool = False,
         settings: Mapping[str, str | int | float | bool] | None = None,
         **keywords: Any,
     ) -> None:
@@ -56,7 +59,10 @@ class Server:
         given |= {name.replace("_", "."): _text(value) for name, value in keywords.items()}
         if brokers != 1:
             given = copies(brokers) | given
-        given.setdefault("listeners", "PLAINTEXT://127.0.0.1:0")
+        if secure:
+            given["oncelog.secure"] = "true"
+        is_secure = given.get("oncelog.secure", "").strip().lower() == "true"
+        given.setdefault("listeners", f"{'SASL_SSL' if is_secure else 'PLAINTEXT'}://127.0.0.1:0")
         named = given.keys() & {"log.dir", "log.dirs"}
         if data_dir is not None and named:
             raise SettingsError(f"data_dir and {', '.join(sorted(named))} both name the data folder: give one of them")
@@ -122,6 +128,13 @@ class Server:
             raise ValueError("the brokers of a cluster are other processes: ask them by the Kafka protocol")
         return self._service
 
+    @property
+    def client_config(self) -> dict[str, str]:
+        """How a client gets in, by librdkafka's names, which are also those of oncelog's client."""
+        config = {"bootstrap.servers": self.bootstrap_servers}
+        properties = getattr(self._service, "client_properties", {})
+        return {**properties, **config}
+
     # Of a cluster
 
     def kill(self, broker: int) -> None:
@@ -183,7 +196,7 @@ class Server:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        service = self._service = Service(open_broker(self.settings))
+        service = self._service = open_alone(self.settings)
         try:
             await service.start()
             self.bootstrap_servers = service.broker.addresses()
@@ -209,16 +222,35 @@ def open_broker(settings: Settings) -> Broker:
         lease_lifetime_ms=settings.oncelog_lease_lifetime_ms,
     )
     try:
+        if settings.oncelog_secure:
+            _first_steps().make_certificates(settings, clock)
         return Broker(settings, cluster, clock=clock, disk=disk)
     except BaseException:
         cluster.close()
         raise
 
 
+def open_alone(settings: Settings) -> Service:
+    broker = open_broker(settings)
+    return _first_steps().SecuredService(broker) if settings.oncelog_secure else Service(broker)
+
+
+def _first_steps() -> Any:
+    try:
+        from oncelog.first_steps import secured
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] != "cryptography":
+            raise
+        raise SettingsError(
+            "oncelog.secure makes certificates with cryptography, which is not installed: pip install 'oncelog[secure]'"
+        ) from missing
+    return secured
+
+
 def open_service(settings: Settings) -> Serving:
     """A server that stands alone, or a broker among others, where `oncelog.cluster` says so."""
     if settings.oncelog_cluster is None:
-        return Service(open_broker(settings))
+        return open_alone(settings)
     # A machine that sleeps while ZooKeeper's go on must not be sure of its session when it wakes up.
     clock = BoottimeClock() if settings.oncelog_cluster.startswith(ZOOKEEPER) else SystemClock()
     if settings.oncelog_cluster.startswith(SHARED):

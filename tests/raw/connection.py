@@ -4,6 +4,7 @@ It keeps nothing, retries nothing and checks nothing, so that a test sees what t
 """
 
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Iterator, Sequence
@@ -31,9 +32,18 @@ class ServerClosed(EOFError):
 
 
 class RawConnection:
-    def __init__(self, address: str | int, *, timeout_s: float = 30, client_id: str | None = "raw") -> None:
+    def __init__(
+        self,
+        address: str | int,
+        *,
+        timeout_s: float = 30,
+        client_id: str | None = "raw",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.socket = socket.create_connection(host_and_port(address), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self.client_id = client_id
         self._correlation_id = 0
         self._asked: list[tuple[int, Message]] = []

@@ -22,6 +22,11 @@ CONSOLE_ADDRESS: Final = "127.0.0.1:8080"
 
 @click.command(name="serve")
 @click.option("--listen", metavar="HOST:PORT", help="Where to listen; 127.0.0.1:9092 when not given, port 0 for any.")
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="Ask for TLS and a password. Certificate and user are made on the first start. Needs the extra [secure].",
+)
 @click.option("--data", metavar="DIR", help="The data folder; it is made on the first start.")
 @click.option(
     "--config",
@@ -47,9 +52,11 @@ CONSOLE_ADDRESS: Final = "127.0.0.1:8080"
     help=f"Serve the page to look at there; {CONSOLE_ADDRESS} when not given. Needs the extra [console].",
 )
 @click.option("--until-input-ends", is_flag=True, hidden=True)
+@click.option("--settings-from-input", is_flag=True, hidden=True)
 @click.option("--console-faults", metavar="FILE", hidden=True, type=click.Path(dir_okay=False, path_type=Path))
 def command(
     listen: str | None,
+    secure: bool,
     data: str | None,
     config: Path | None,
     given: tuple[str, ...],
@@ -59,6 +66,7 @@ def command(
     console: str | None,
     console_faults: Path | None,
     until_input_ends: bool,
+    settings_from_input: bool,
 ) -> None:
     """Serve a log over the Kafka protocol.
 
@@ -80,17 +88,19 @@ def command(
     beside = None if console is None else _console(console, console_faults)
     if data is not None and not data.strip():
         raise click.UsageError("--data is empty: name a folder, such as --data data, or leave it out for oncelog-data")
-    if workers > 1 and (console is not None or cluster is not None):
-        raise click.UsageError("--workers goes with neither --console nor --cluster")
+    if workers > 1 and (console is not None or cluster is not None or secure):
+        raise click.UsageError("--workers goes with neither --console nor --cluster nor --secure")
     short = [
-        ("listeners", listen and f"PLAINTEXT://{listen}"),
+        ("listeners", listen and f"{'SASL_SSL' if secure else 'PLAINTEXT'}://{listen}"),
+        ("oncelog.secure", "true" if secure else None),
         ("log.dir", data),
         ("oncelog.cluster", cluster),
         ("oncelog.metrics.listener", metrics),
     ]
+    told = [f"{name}={value}" for name, value in _first_line().items()] if settings_from_input else []
     try:
         settings = read_settings(
-            [*given, *(f"{name}={value}" for name, value in short if value)], environ=os.environ, file=config
+            [*given, *told, *(f"{name}={value}" for name, value in short if value)], environ=os.environ, file=config
         )
         until = _read_to_the_end if until_input_ends else None
         if workers > 1:
@@ -133,6 +143,19 @@ def _console(address: str, faults: Path | None) -> "Beside":
     from oncelog.settings import parse_address
 
     return beside(*parse_address("--console", address), None if faults is None else FaultFile(faults))
+
+
+def _first_line() -> "dict[str, str]":
+    """Of the input: settings as JSON, from who has started this server. A command line would show them to everybody."""
+    import json
+
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = os.read(sys.stdin.fileno(), 65_536)
+        if not piece:
+            raise click.UsageError("the input ended before the settings were there")
+        line += piece
+    return dict(json.loads(line))
 
 
 def _read_to_the_end() -> None:

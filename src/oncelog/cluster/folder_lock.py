@@ -7,11 +7,15 @@ system can do that: somebody may remove the file, and a second server would make
 
 import errno
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 LOCK_FILE = ".lock"
+OTHERS_READ = 0o007
+
+logger = logging.getLogger(__name__)
 
 
 class FolderInUse(Exception):
@@ -26,7 +30,8 @@ class FolderLock:
     """Taken when made, held until released. A lock of the same process counts as another's."""
 
     def __init__(self, folder: str) -> None:
-        os.makedirs(folder, exist_ok=True)
+        os.makedirs(folder, 0o700, exist_ok=True)
+        _warn_of_others(folder)
         # O_CLOEXEC: a program that is started from here must not keep the lock alive.
         self._fd = os.open(os.path.join(folder, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._folder_fd = -1
@@ -72,6 +77,12 @@ def no_server_in(folder: str) -> Iterator[None]:
     finally:
         if fd >= 0:
             os.close(fd)
+
+
+def _warn_of_others(folder: str) -> None:
+    """One that was there before keeps what its owner has allowed."""
+    if os.stat(folder).st_mode & OTHERS_READ:
+        logger.warning("other users of this machine may read %s, records and all: chmod 700 %s", folder, folder)
 
 
 def _lock(folder: str, fd: int, kind: int) -> None:

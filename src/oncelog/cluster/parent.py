@@ -6,6 +6,7 @@ standard input is a pipe from here. One that ends by itself is started again by 
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import shutil
@@ -73,7 +74,7 @@ class Parent:
         """`addresses`: where each broker listens; any port of the loopback without them. `first`: its number.
         `variables` are added to the environment of brokers."""
         self._folder = Path(folder)
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(0o700, parents=True, exist_ok=True)
         self._settings = settings
         self._listen = dict(zip(range(first, first + count), addresses or ["127.0.0.1:0"] * count, strict=True))
         self._session_timeout_ms = session_timeout_ms
@@ -291,12 +292,10 @@ class Parent:
 
     def _spawn(self, node_id: int) -> None:
         file = self._output_file(node_id)
-        file.parent.mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "oncelog", "serve", "--until-input-ends"]
-        for name, value in self._given(node_id).items():
-            command += ["--set", f"{name}={value}"]
+        file.parent.mkdir(0o700, exist_ok=True)
+        command = [sys.executable, "-m", "oncelog", "serve", "--settings-from-input", "--until-input-ends"]
         with open(file, "ab") as log:
-            self._processes[node_id] = subprocess.Popen(
+            process = self._processes[node_id] = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -305,6 +304,7 @@ class Parent:
                 env=os.environ | self._variables,
                 pass_fds=self._descriptors(),
             )
+        _tell(process, self._given(node_id))
 
     def _wait_until_up(self, node_id: int) -> None:
         process = self._processes[node_id]
@@ -372,6 +372,15 @@ def copies(brokers: int) -> dict[str, str]:
     }
 
 
+def _tell(process: "subprocess.Popen[bytes]", settings: Mapping[str, str]) -> None:
+    """Its settings, by its input: everybody on the machine can read command lines, and they may hold secrets."""
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):  # it has ended already, and is asked why
+        process.stdin.write(json.dumps(dict(settings)).encode() + b"\n")
+        process.stdin.flush()
+
+
 def close_input(process: "subprocess.Popen[bytes]") -> None:
     if process.stdin is not None:
-        process.stdin.close()
+        with contextlib.suppress(OSError):
+            process.stdin.close()

@@ -46,7 +46,7 @@ class Disk(Protocol):
     def listdir(self, folder: str) -> list[str]: ...
 
     def mkdir(self, folder: str) -> None:
-        """Parents too; no complaint when it is there."""
+        """Parents too; no complaint when it is there. A new one is for this user alone."""
         ...
 
     def rename(self, old: str, new: str) -> None:
@@ -135,7 +135,7 @@ class RealDisk:
         return os.listdir(folder)
 
     def mkdir(self, folder: str) -> None:
-        os.makedirs(folder, exist_ok=True)
+        os.makedirs(folder, 0o700, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)

@@ -22,6 +22,7 @@ from oncelog.server.pids import kafka_pids, leased_pids
 from oncelog.server.polls import Looks
 from oncelog.server.ports import Cluster
 from oncelog.server.settings import Settings
+from oncelog.server.tls import tls_of
 from oncelog.server.topics import Partition, Topics
 from oncelog.server.turns import Turns
 
@@ -51,6 +52,8 @@ class Broker:
         self.settings = settings
         self.cluster = cluster
         self.clock: Clock = clock or SystemClock()
+        self.endpoints = endpoints(settings)
+        self.tls = tls_of(self.endpoints, settings, self.clock)  # before anything large is read: it may be refused
         self.flush = Flush(settings.oncelog_flush)
         self.flusher = Flusher()
         self.bodies = Bodies(settings.oncelog_records_check)
@@ -82,7 +85,6 @@ class Broker:
         )
         self.housekeeping = Housekeeping(settings, self.topics, self.clock, disk, self.metrics, self.turns)
         self.memory = Memory(settings.queued_max_request_bytes)
-        self.endpoints = endpoints(settings)
         self.ports: Mapping[str, int] = {}  # by listener, once it listens
 
     @property
@@ -141,6 +143,11 @@ class Broker:
         if any(each.host in WILDCARDS for each in self.endpoints):
             return f"{bound} (every interface; clients connect to {self.addresses()})"
         return bound if bound == self.addresses() else f"{bound} (clients connect to {self.addresses()})"
+
+    async def look_at_certificates(self) -> None:
+        """Whether the files of TLS have changed. For new connections the new ones count then."""
+        for tls in self.tls.values():
+            await self.aside.run(tls.look)
 
     async def close(self) -> None:
         """Nobody asks any more: put everything on the disk."""

@@ -63,6 +63,7 @@ class Entry:
     config_type: int
     doc: str
     is_read_only: bool
+    is_sensitive: bool = False
     synonyms: list[Synonym] = field(default_factory=list)
 
 
@@ -124,14 +125,16 @@ def _config_type(setting: Setting) -> int:
 
 
 def _entry(setting: Setting, value: str | None, source: Source, synonyms: list[Synonym]) -> Entry:
+    """A secret is never told, as in Kafka."""
     return Entry(
         name=setting.name,
-        value=value,
+        value=None if setting.is_secret else value,
         source=source,
         config_type=_config_type(setting),
         doc=setting.doc,
         is_read_only=not setting.dynamic,
-        synonyms=synonyms,
+        is_sensitive=setting.is_secret,
+        synonyms=[Synonym(each.name, None, each.source) for each in synonyms] if setting.is_secret else synonyms,
     )
 
 

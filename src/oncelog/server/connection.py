@@ -29,6 +29,7 @@ from oncelog.server.eagerly import Pending, begun
 from oncelog.server.endpoints import Endpoint
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.outgoing import Outgoing
+from oncelog.server.principal import principal_of
 from oncelog.server.produce import InTurns, Producing, TurnsFirst
 from oncelog.server.produce_pattern import Pattern
 from oncelog.server.produced import Commit
@@ -96,6 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else "?"
+        self.principal = principal_of(transport)
         self._rights = self._broker.access.rights(self.principal, self.client_host)
         name = transport.get_extra_info("sockname")
         self._local_host = str(name[0]) if name else ""

@@ -11,6 +11,7 @@ from oncelog.server.broker import Broker
 from oncelog.server.guard import Guard
 from oncelog.server.process import open_files_limit
 from oncelog.server.produce import Producing
+from oncelog.server.strangers import Stranger
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +89,8 @@ class Connections:
         self._memory = broker.memory
         self._memory.watch(self._watch_stalled)
         self.producing = Producing(broker)
+        self.shaking_hands: set[Stranger] = set()  # whose TLS is not agreed on yet
+        self.encrypted_view = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._open: set[Open] = set()
         broker.access.tell_changes(self._rights_changed)
         self.lines = LineLimit(broker.clock)
@@ -111,12 +114,18 @@ class Connections:
     def each(self) -> list[Open]:
         return list(self._open)
 
-    def add(self, connection: Open) -> bool:
+    def may_begin(self, client_host: str) -> bool:
+        """Whether there is room for another one."""
         limit = min(self.broker.settings.max_connections, self._most)
-        if len(self._open) >= limit and not self.guard.strangers.make_room():
-            self.broker.metrics.connections_refused += 1
-            why = "the limit of open files allows" if limit == self._most else "max.connections is"
-            self.lines.log(logging.WARNING, "refused %s: %s %d", connection.client_host, why, limit)
+        if len(self._open) + len(self.shaking_hands) < limit or self.guard.strangers.make_room():
+            return True
+        self.broker.metrics.connections_refused += 1
+        why = "the limit of open files allows" if limit == self._most else "max.connections is"
+        self.lines.log(logging.WARNING, "refused %s: %s %d", client_host, why, limit)
+        return False
+
+    def add(self, connection: Open) -> bool:
+        if not self.may_begin(connection.client_host):
             return False
         self.broker.metrics.connections_accepted += 1
         self._open.add(connection)
@@ -186,6 +195,8 @@ class Connections:
         if self._let_in_timer is not None:
             self._let_in_timer.cancel()
             self._let_in_timer = None
+        for stranger in list(self.shaking_hands):
+            stranger.turn_away("the server stops")
         self._all_gone.clear()
         for connection in list(self._open):
             connection.finish()

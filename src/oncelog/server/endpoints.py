@@ -10,7 +10,7 @@ WILDCARDS = ("", "0.0.0.0", "::")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One listener. Its protocol says how bytes become requests: TLS and SASL will be others."""
+    """One listener. Its protocol says how bytes become requests, and whether clients first say who they are."""
 
     name: str
     protocol: str
@@ -18,6 +18,14 @@ class Endpoint:
     port: int
     advertised_host: str | None = None  # None: the address by which a client reached us
     advertised_port: int | None = None  # None: the port that was bound
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def is_sasl(self) -> bool:
+        return self.protocol.startswith("SASL_")
 
 
 def endpoints(settings: Settings) -> list[Endpoint]:

@@ -51,7 +51,7 @@ NO_VERSION = -1  # of the call by which a token came that was in no request
 class GuardedConnection(Connection):
     def __init__(self, connections: Connections, endpoint: Endpoint) -> None:
         super().__init__(connections, endpoint)
-        settings = self._broker.settings
+        settings = self._broker.settings.of_listener(endpoint.name)
         self._guard = connections.guard
         self._mechanisms = settings.sasl_enabled_mechanisms
         self._most_frame_bytes = settings.sasl_server_max_receive_size

@@ -5,6 +5,7 @@ compaction                      every log.cleaner.backoff.ms: chosen here, done 
 recovery points                 when enough was appended, and with oncelog.flush=interval every so often
 a look for rot                  all the time, at oncelog.scrub.bytes.per.second: see `scrubber.py`
 idle connections                at least every five seconds
+certificates                    every five seconds it is looked whether their files have changed
 """
 
 import asyncio
@@ -52,12 +53,12 @@ class Housekeeping:
 
     def start(self, close_idle: Callable[[], None]) -> None:
         settings = self._settings
-        self._every(settings.log_retention_check_interval_ms, self._maintain)
-        self._every(min(settings.connections_max_idle_ms / 2, IDLE_LOOK_MS), _in_turn(close_idle))
+        self.every(settings.log_retention_check_interval_ms, self._maintain)
+        self.every(min(settings.connections_max_idle_ms / 2, IDLE_LOOK_MS), _in_turn(close_idle))
         if settings.log_cleaner_enable:
-            self._every(settings.log_cleaner_backoff_ms, self._compact)
+            self.every(settings.log_cleaner_backoff_ms, self._compact)
         if settings.oncelog_flush == Flush.INTERVAL:
-            self._every(settings.oncelog_flush_interval_ms, lambda: self._checkpoint(everything=True))
+            self.every(settings.oncelog_flush_interval_ms, lambda: self._checkpoint(everything=True))
         self._begin(self._scrub())
 
     async def stop(self) -> None:
@@ -93,7 +94,7 @@ class Housekeeping:
         else:
             self.checkpoint_if_due()
 
-    def _every(self, interval_ms: float, work: Callable[[], Awaitable[None]]) -> None:
+    def every(self, interval_ms: float, work: Callable[[], Awaitable[None]]) -> None:
         async def repeat() -> None:
             while True:
                 await asyncio.sleep(max(interval_ms, 1) / 1000)

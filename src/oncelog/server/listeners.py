@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from oncelog.settings import SettingsError
 
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9A-Fa-f:.%a-z]+\]|[^\[\]:/\s]*):(?P<port>[0-9]{1,5})")
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_ENCRYPTED = ("SSL", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +24,11 @@ def parse_listeners(setting: str, texts: Sequence[str], protocols: Mapping[str, 
         if match is None or int(match["port"]) > 65535:
             raise SettingsError(f"{setting}={each}: expected NAME://HOST:PORT, such as PLAINTEXT://127.0.0.1:9092")
         name = match["name"].upper()
-        protocol = protocols.get(name, name)
-        if protocol in _ENCRYPTED:
-            raise SettingsError(f"{setting}={each}: {protocol} is not there yet; only PLAINTEXT and SASL_PLAINTEXT are")
+        if protocols.get(name, name) not in PROTOCOLS:
+            raise SettingsError(
+                f"{setting}={each}: {name} is no protocol. Name one ({', '.join(PROTOCOLS)}), or say what {name} "
+                f"speaks: listener.security.protocol.map={name}:SASL_SSL"
+            )
         if name in (other.name for other in found):
             raise SettingsError(f"{setting}: the listener {name} is there twice")
         found.append(Listener(name, match["host"].strip("[]"), int(match["port"])))
@@ -40,11 +41,16 @@ def parse_listeners(setting: str, texts: Sequence[str], protocols: Mapping[str, 
 
 
 def parse_protocols(texts: Sequence[str]) -> dict[str, str]:
+    """By the names of listeners."""
     protocols: dict[str, str] = {}
     for each in texts:
         name, colon, protocol = each.partition(":")
-        if not colon or not name or protocol.upper() not in _PROTOCOLS:
-            raise SettingsError(f"listener.security.protocol.map={each}: expected NAME:PLAINTEXT")
+        if not colon or not name or protocol.upper() not in PROTOCOLS:
+            raise SettingsError(
+                f"listener.security.protocol.map={each}: expected NAME:PROTOCOL, of {', '.join(PROTOCOLS)}"
+            )
+        if protocols.get(name.upper(), protocol.upper()) != protocol.upper():
+            raise SettingsError(f"listener.security.protocol.map: {name.upper()} is there twice")
         protocols[name.upper()] = protocol.upper()
     return protocols
 

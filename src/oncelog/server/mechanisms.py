@@ -11,19 +11,21 @@ IN_THE_CLEAR = ("PLAIN", "OAUTHBEARER")  # password or token itself is what they
 def check_mechanisms(settings: Settings) -> None:
     """Raises SettingsError."""
     guarded = [each for each in endpoints(settings) if each.protocol.startswith("SASL_")]
-    if not guarded:
-        return
+    for each in guarded:
+        _check(each.name, each.protocol, settings.of_listener(each.name))
+
+
+def _check(listener: str, protocol: str, settings: Settings) -> None:
     mechanisms = settings.sasl_enabled_mechanisms
     if not mechanisms:
-        raise SettingsError("sasl.enabled.mechanisms is empty: nobody could prove who they are")
+        raise SettingsError(f"sasl.enabled.mechanisms is empty: nobody could prove who they are on {listener}")
     if "OAUTHBEARER" in mechanisms:
         check_possible(settings)
-    open_ones = [each.name for each in guarded if each.protocol == "SASL_PLAINTEXT"]
     shown = [each for each in IN_THE_CLEAR if each in mechanisms]
-    if open_ones and shown and not settings.oncelog_sasl_without_tls:
+    if protocol == "SASL_PLAINTEXT" and shown and not settings.oncelog_sasl_without_tls:
         what = "passwords" if shown[0] == "PLAIN" else "tokens"
         raise SettingsError(
-            f"{' and '.join(shown)} on the listener {open_ones[0]}: {what} would travel as they are, for everybody "
+            f"{' and '.join(shown)} on the listener {listener}: {what} would travel as they are, for everybody "
             "on the way to read. Make it SASL_SSL, leave SCRAM alone in sasl.enabled.mechanisms, or say "
             "oncelog.sasl.without.tls=true"
         )

@@ -66,18 +66,30 @@ async def _serve(
         loop.add_signal_handler(number, stop.set)
     raise_open_files_limit()
     service = open_service()
+    if service.broker.tls:
+        loop.add_signal_handler(signal.SIGHUP, lambda: _begin(service.broker.look_at_certificates()))
     keeping: asyncio.Task[None] | None = None
     try:
         await service.start()
         keeping = asyncio.create_task(keep_pauses_short())
         async with AsyncExitStack() as stack:
             more = None if beside is None else await stack.enter_async_context(beside(service.broker))
-            say(ready_line(service) + (f"; {more}" if more else ""))
+            told = getattr(service, "for_people", "")
+            say(ready_line(service) + (f"; {more}" if more else "") + (f"\n{told}" if told else ""))
             await stop.wait()
     finally:
         if keeping is not None:
             keeping.cancel()
         await service.stop()
+
+
+_begun: set[asyncio.Future[None]] = set()
+
+
+def _begin(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(work)
+    _begun.add(task)  # the loop itself forgets tasks that nobody keeps
+    task.add_done_callback(_begun.discard)
 
 
 def _call_when_over(until: Callable[[], object], call: Callable[[], object]) -> None:

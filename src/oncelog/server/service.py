@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from oncelog.server.broker import Broker
 from oncelog.server.connections import Connections
 from oncelog.server.listener import listen
+from oncelog.server.tls import LOOK_MS
 from oncelog.settings import SettingsError, parse_address
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class Service:
         self._servers, ports = await listen(broker.endpoints, self.connections)
         broker.listens(ports)
         broker.housekeeping.start(self.connections.close_idle)
+        if broker.tls:
+            broker.housekeeping.every(LOOK_MS, broker.look_at_certificates)
         if broker.settings.oncelog_metrics_listener is not None:
             await self._serve_metrics(broker.settings.oncelog_metrics_listener)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from oncelog.settings import LONG_MAX, Setting, SettingsError
+from oncelog.settings import HIDDEN, LONG_MAX, Setting, SettingsError
 from oncelog.settings.declaring import boolean, declared, integer, long, number, text, texts
 
 MINUTE_MS = 60_000
@@ -44,6 +44,11 @@ class Settings:
     log_dirs: tuple[str, ...] | None = texts(None, "Another name of log.dir; one folder.")
 
     # Who gets in: TLS
+    oncelog_secure: bool = boolean(
+        False,
+        "Make a certificate, a user and the files by which it gets in, once, in the data folder; listen with TLS and "
+        "passwords, and let nobody else do anything. What is given of all this besides goes before it.",
+    )
     ssl_keystore_type: str = text("PEM", "How certificate and key are written.", words=("PEM",))
     ssl_keystore_location: str | None = text(
         None, "A file with this server's key and its certificates, its own first. It is read again when it changes."
@@ -309,6 +314,7 @@ class Settings:
     # How each value came to be: the text given at the start, and the text set while running.
     given: dict[str, str] = field(default_factory=dict, repr=False)
     changed: dict[str, str] = field(default_factory=dict, repr=False)
+    by_listener: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)  # what one of them has of its own
 
     def __post_init__(self) -> None:
         """Settings made in code may use either name too."""
@@ -328,6 +334,11 @@ class Settings:
     @property
     def roll_ms(self) -> int:
         return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * HOUR_MS
+
+    def of_listener(self, listener: str) -> "Settings":
+        """As they count for one listener: `listener.name.<its name in small letters>.` goes before the rest."""
+        own = self.by_listener.get(listener)
+        return replace(self, **own) if own else self
 
     def value(self, name: str) -> Any:
         """The value of a setting by Kafka's name."""
@@ -359,3 +370,38 @@ def attribute(name: str) -> str:
 
 
 SETTINGS: dict[str, Setting] = declared(Settings)
+
+LISTENER_PREFIX = "listener.name."
+
+
+def is_of_listeners(name: str) -> bool:
+    """Whether each listener may have a value of its own."""
+    return name.startswith(("ssl.", "sasl.")) or name == "connections.max.reauth.ms"
+
+
+def of_one_listener(written: str) -> tuple[str, Setting] | None:
+    """`listener.name.internal.ssl.client.auth` is the listener INTERNAL's, and its ssl.client.auth."""
+    if not written.startswith(LISTENER_PREFIX):
+        return None
+    listener, _, name = written.removeprefix(LISTENER_PREFIX).partition(".")
+    setting = SETTINGS.get(name)
+    return (listener.upper(), setting) if listener and setting is not None and is_of_listeners(name) else None
+
+
+def setting_named(written: str) -> Setting | None:
+    own = of_one_listener(written)
+    return SETTINGS.get(written) if own is None else own[1]
+
+
+class Given(dict[str, str]):
+    """What a start was given, by name. It may be printed: secrets are not shown."""
+
+    def __repr__(self) -> str:
+        return repr({name: shown(name, text) for name, text in self.items()})
+
+    __str__ = __repr__
+
+
+def shown(name: str, text: str) -> str:
+    setting = setting_named(name)
+    return HIDDEN if setting is not None and setting.is_secret else text

@@ -4,14 +4,26 @@ The command line goes before the environment, that before the file, that before 
 is said at once, with where it was written, the nearest known name, and what would be allowed.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from oncelog.references import properties, resolved
+from oncelog.server.listener_settings import listener_conflicts
 from oncelog.server.listeners import check_advertised, parse_listeners, parse_protocols
 from oncelog.server.mechanisms import check_mechanisms
-from oncelog.server.settings import SETTINGS, Settings, attribute
+from oncelog.server.secure import apply_secure, secure_conflicts
+from oncelog.server.settings import (
+    LISTENER_PREFIX,
+    SETTINGS,
+    Given,
+    Settings,
+    attribute,
+    is_of_listeners,
+    of_one_listener,
+    setting_named,
+    shown,
+)
 from oncelog.server.topic_configs import TOPIC_CONFIGS
 from oncelog.settings import SettingsError, nearest, parse_address
 
@@ -28,9 +40,16 @@ NOT_HERE = {
     "controller.": "there is no controller",
     "inter.broker.": "a single server speaks to no other",
     "transaction": "there are no transactions",
-    "ssl.": "there is no TLS yet",
+    "ssl.engine.": "TLS is OpenSSL's",
+    "ssl.provider": "TLS is OpenSSL's",
+    "ssl.keymanager.": "TLS is OpenSSL's",
+    "ssl.trustmanager.": "TLS is OpenSSL's",
+    "ssl.secure.random.": "TLS is OpenSSL's",
+    "ssl.protocol": "ssl.enabled.protocols says which versions of TLS there are",
+    "ssl.keystore.password": "PEM has no password of its own; ssl.key.password is the key's",
+    "ssl.truststore.password": "PEM has no password of its own",
     "sasl.kerberos.": "there is no Kerberos",
-    "authorizer.": "there are no access rules yet",
+    "config.providers": "${env:NAME}, ${file:/path:key} and ${dir:/path:file} are understood without",
     "num.network.threads": "one event loop serves all connections",
     "num.io.threads": "one event loop serves all connections",
     "remote.log.": "there is no tiered storage",
@@ -55,13 +74,22 @@ def read_settings(
     for where, layer in layers:
         merged |= _weaker(merged, _known(where, layer, problems))
     values: dict[str, Any] = {}
-    for name, text in merged.items():
+    by_listener: dict[str, dict[str, Any]] = {}
+    given_texts = Given()
+    for name, written in merged.items():
         try:
-            values[attribute(name)] = SETTINGS[name].parse(text.strip())
+            text = given_texts[name] = resolved(name, written, environ)
+            own = of_one_listener(name)
+            if own is None:
+                values[attribute(name)] = SETTINGS[name].parse(text.strip())
+            else:
+                by_listener.setdefault(own[0], {})[attribute(own[1].name)] = own[1].parse(text.strip())
         except SettingsError as refusal:
             problems.append(str(refusal))
     if not problems:
-        settings = Settings(**values, given=merged)
+        settings = Settings(**values, given=given_texts, by_listener=by_listener)
+        if settings.oncelog_secure:
+            apply_secure(settings)
         problems = conflicts(settings)
     if problems:
         raise SettingsError("\n".join(problems))
@@ -78,6 +106,10 @@ def conflicts(settings: Settings) -> list[str]:
         if settings.advertised_listeners is not None:
             advertised = parse_listeners("advertised.listeners", settings.advertised_listeners, protocols)
             check_advertised(listening, advertised)
+        by_name = {each.name: protocols.get(each.name, each.name) for each in listening}
+        found += listener_conflicts(settings, by_name)
+        if settings.oncelog_secure:
+            found += secure_conflicts(settings, by_name)
         if settings.oncelog_metrics_listener is not None:
             parse_address("oncelog.metrics.listener", settings.oncelog_metrics_listener)
     except SettingsError as refusal:
@@ -134,11 +166,11 @@ def _known(where: str, layer: Mapping[str, str], problems: list[str]) -> dict[st
     known: dict[str, str] = {}
     for written, text in layer.items():
         name = ALIASES.get(written, written)
-        if name not in SETTINGS:
-            shown = _variable if where == ENVIRONMENT else str
-            problems.append(f"unknown setting {shown(written)} (in {where}){_hint(written, shown)}")
+        if setting_named(name) is None:
+            called = _variable if where == ENVIRONMENT else str
+            problems.append(f"unknown setting {called(written)} (in {where}){_hint(written, called)}")
         elif known.get(name, text) != text:
-            problems.append(f"{written}={text} (in {where}) contradicts {name}={known[name]}")
+            problems.append(f"{written}={shown(name, text)} (in {where}) contradicts {name}={shown(name, known[name])}")
         else:
             known[name] = text
     return known
@@ -150,15 +182,18 @@ def _variable(name: str) -> str:
     return ENVIRONMENT_PREFIX + own.upper().replace(".", "_")
 
 
-def _hint(name: str, shown: Callable[[str], str]) -> str:
+def _hint(name: str, called: Callable[[str], str]) -> str:
+    if name.startswith(LISTENER_PREFIX):
+        names = ", ".join(each for each in SETTINGS if is_of_listeners(each))
+        return f": expected {LISTENER_PREFIX}, the listener's name in small letters, and one of {names}"
     for prefix, reason in NOT_HERE.items():
         if name.startswith(prefix):
             return f": {reason}"
     topic_config = TOPIC_CONFIGS.get(name)
     if topic_config is not None and topic_config.broker_names:
-        return f": that is a setting of a topic; the server's is {shown(topic_config.broker_names[0])}"
+        return f": that is a setting of a topic; the server's is {called(topic_config.broker_names[0])}"
     near = nearest(name, SETTINGS, at_least=0.5)
-    return f"; did you mean {shown(near)}? It takes {SETTINGS[near].allowed}" if near else ""
+    return f"; did you mean {called(near)}? It takes {SETTINGS[near].allowed}" if near else ""
 
 
 def _pairs(given: Iterable[str] | Mapping[str, str], problems: list[str]) -> dict[str, str]:
@@ -171,7 +206,7 @@ def _pairs(given: Iterable[str] | Mapping[str, str], problems: list[str]) -> dic
         if not equals:
             problems.append(f"{each}: expected name=value")
         elif pairs.get(name, text) != text:
-            problems.append(f"{name} is given twice: {pairs[name]} and {text}")
+            problems.append(f"{name} is given twice: {shown(name, pairs[name])} and {shown(name, text)}")
         else:
             pairs[name] = text
     return pairs
@@ -184,8 +219,18 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
         if variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(CLIENTS_PREFIX):
             name = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
             is_own = name not in SETTINGS and f"oncelog.{name}" in SETTINGS
-            found[f"oncelog.{name}" if is_own else name] = environ[variable]
+            found[f"oncelog.{name}" if is_own else _of_listener(name)] = environ[variable]
     return found
+
+
+def _of_listener(name: str) -> str:
+    """listener.name.sasl.ssl.ssl.client.auth is listener.name.sasl_ssl.ssl.client.auth: names have underscores."""
+    if name.startswith(LISTENER_PREFIX):
+        for setting in filter(is_of_listeners, SETTINGS):
+            if name.endswith(f".{setting}"):
+                listener = name.removeprefix(LISTENER_PREFIX).removesuffix(f".{setting}")
+                return f"{LISTENER_PREFIX}{listener.replace('.', '_')}.{setting}"
+    return name
 
 
 def _from_file(file: Path, problems: list[str]) -> dict[str, str]:
@@ -195,36 +240,8 @@ def _from_file(file: Path, problems: list[str]) -> dict[str, str]:
         problems.append(f"{file} cannot be read: {error}")
         return {}
     found: dict[str, str] = {}
-    for name, text in _properties(lines):
+    for name, text in properties(lines):
         if found.get(name, text) != text:
-            problems.append(f"{file}: {name} is there twice: {found[name]} and {text}")
+            problems.append(f"{file}: {name} is there twice: {shown(name, found[name])} and {shown(name, text)}")
         found[name] = text
     return found
-
-
-_SEPARATOR = re.compile(r"(?<!\\)(?:\s*[=:]\s*|\s+)")
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def _properties(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Java's .properties: # and ! begin a comment, a backslash at the end goes on with the next line."""
-    logical = ""
-    for line in [*lines, ""]:
-        part = line.lstrip()
-        if not logical and (not part or part[0] in "#!"):
-            continue
-        if len(part) - len(part.rstrip("\\")) & 1:
-            logical += part[:-1]
-            continue
-        name, *rest = _SEPARATOR.split(logical + part, maxsplit=1)
-        logical = ""
-        yield _unescape(name), _unescape(rest[0] if rest else "")
-
-
-def _unescape(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
-        body = match[1]
-        return chr(int(body[1:], 16)) if len(body) == 5 else _ESCAPED.get(body, body)
-
-    return _ESCAPE.sub(one, text)

@@ -3,9 +3,10 @@
 from oncelog.settings.address import parse_address
 from oncelog.settings.kind import Kind
 from oncelog.settings.nearest import nearest
-from oncelog.settings.setting import INT_MAX, LONG_MAX, LONG_MIN, Setting, SettingsError, Unfit, Why, text_of
+from oncelog.settings.setting import HIDDEN, INT_MAX, LONG_MAX, LONG_MIN, Setting, SettingsError, Unfit, Why, text_of
 
 __all__ = [
+    "HIDDEN",
     "INT_MAX",
     "LONG_MAX",
     "LONG_MIN",

@@ -11,6 +11,7 @@ from oncelog.settings.syntax import PLAIN, Syntax
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 LONG_MIN: Final = -(2**63)
+HIDDEN: Final = "(hidden)"  # in the place of a secret, wherever settings are shown
 
 _CASELESS: Final = frozenset({Kind.CHOICE, Kind.FLAGS, Kind.INTEGER})
 _BOUNDED: Final = frozenset({Kind.INTEGER, Kind.NUMBER})
@@ -32,7 +33,7 @@ class Unfit(SettingsError):
     """A text that is no value of the setting. Rooms whose users know it from elsewhere say it in the words of there."""
 
     def __init__(self, setting: "Setting", text: str, why: Why, value: Any) -> None:
-        super().__init__(f"{setting.name}={text}: expected {setting.allowed}")
+        super().__init__(f"{setting.name}={HIDDEN if setting.is_secret else text}: expected {setting.allowed}")
         self.why = why
         self.value = value  # of all that was written, what is wrong: a word, or a number out of bounds
 

@@ -61,7 +61,7 @@ def _config(entry: Entry, request: Any, call: Call) -> Any:
         value=entry.value,
         read_only=entry.is_read_only,
         config_source=entry.source,
-        is_sensitive=False,
+        is_sensitive=entry.is_sensitive,
         synonyms=tuple(_synonym(each, call) for each in synonyms),
         config_type=entry.config_type,
         documentation=entry.doc if getattr(request, "include_documentation", False) else None,

@@ -1,0 +1,114 @@
+"""TLS of one listener: the context of new connections, which follows its files, and whose a client's certificate is."""
+
+import logging
+import os
+import ssl
+from collections.abc import Iterable
+from typing import Final
+
+from oncelog.clock import Clock
+from oncelog.security.certificates import BadCertificate, read_certificate
+from oncelog.security.principal_mapping import NoRule, PrincipalMapping
+from oncelog.server.endpoints import Endpoint
+from oncelog.server.listener_settings import client_auth
+from oncelog.server.settings import Settings
+from oncelog.server.tls_context import make_context, watched_files
+from oncelog.settings import SettingsError
+
+logger = logging.getLogger(__name__)
+
+LOOK_MS: Final = 5_000
+REMIND_MS: Final = 24 * 3_600_000
+KNOWN_NAMES: Final = 1024  # of certificates that are mapped already
+
+Signature = tuple[tuple[int, int, int] | None, ...]
+
+
+class Refused(Exception):
+    """Nobody here has that certificate."""
+
+
+class Tls:
+    def __init__(self, endpoint: Endpoint, settings: Settings, clock: Clock) -> None:
+        """Raises SettingsError."""
+        self._listener = endpoint.name
+        self._clock = clock
+        self._settings = settings.of_listener(endpoint.name)
+        self._client_auth = client_auth(settings, endpoint.name, endpoint.protocol)
+        self._mapping = PrincipalMapping(self._settings.ssl_principal_mapping_rules)
+        self._users: dict[bytes, str] = {}
+        self._seen = self._look_at_files()
+        self._current = make_context(endpoint.name, self._settings, self._client_auth)
+        self._reminded_ms: int | None = None
+        self._remind()
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For a new connection. Those that are there keep theirs."""
+        return self._current.context
+
+    @property
+    def ends_ms(self) -> int:
+        """When the certificate does."""
+        return self._current.certificate.ends_ms
+
+    def user(self, der: bytes) -> str:
+        """Of a certificate that OpenSSL has verified. Raises `Refused`."""
+        known = self._users.get(der)
+        if known is not None:
+            return known
+        try:
+            name = self._mapping.user(read_certificate(der).subject)
+        except (BadCertificate, NoRule) as why:
+            raise Refused(str(why)) from None
+        if len(self._users) >= KNOWN_NAMES:
+            self._users.clear()
+        self._users[der] = name
+        return name
+
+    def look(self) -> None:
+        """Read the files again where they have changed. In a thread: it waits for the disk."""
+        seen = self._look_at_files()
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._current = make_context(self._listener, self._settings, self._client_auth)
+            except SettingsError as why:
+                logger.error("what was there before still counts, since what is there now cannot be used: %s", why)
+            else:
+                self._reminded_ms = None
+                logger.info("%s: new connections get the certificate that was put there", self._listener)
+        self._remind()
+
+    def _remind(self) -> None:
+        now = self._clock.now()
+        if self._reminded_ms is None or now.monotonic_ms - self._reminded_ms >= REMIND_MS:
+            self._reminded_ms = now.monotonic_ms
+            for warning in self._current.warnings(now.wall_ms):
+                logger.warning("%s: %s", self._listener, warning)
+
+    def _look_at_files(self) -> Signature:
+        return tuple(_signature(path) for path in watched_files(self._settings))
+
+
+def tls_of(endpoints: Iterable[Endpoint], settings: Settings, clock: Clock) -> dict[str, Tls]:
+    """By listener. Raises SettingsError with everything that is wrong."""
+    found: dict[str, Tls] = {}
+    problems: list[str] = []
+    for endpoint in endpoints:
+        if endpoint.is_encrypted:
+            try:
+                found[endpoint.name] = Tls(endpoint, settings, clock)
+            except SettingsError as problem:
+                problems.append(str(problem))
+    if problems:
+        raise SettingsError("\n".join(problems))
+    return found
+
+
+def _signature(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
