@@ -230,7 +230,7 @@ ASKED: dict[str, Callable[[RawConnection], Any]] = {
 }
 OK, ILLEGAL, SHUT = "answered", "ILLEGAL_SASL_STATE, and closed", "closed"
 # What is seen from outside of the table of security/gate.py. Some answers have no place for an error.
-SEEN = {
+SEEN: dict[Callable[[RawConnection], None], dict[str, str]] = {
     before_anything: dict.fromkeys(ASKED, SHUT) | {"versions": OK, "handshake": OK},
     versions_told: dict.fromkeys(ASKED, SHUT) | {"handshake": OK},
     proving: dict.fromkeys(ASKED, SHUT)
