@@ -22,21 +22,22 @@ class Guard:
         self._log = log
         self.strangers = Strangers(lambda: broker.clock.now().monotonic_ms)
         self._failures = Failures(broker.settings.oncelog_max_failed_authentications_per_minute)
-        self._tokens: SignedTokens | None = None
+        self._tokens: dict[str, SignedTokens] = {}  # by listener
 
     @property
     def knows_brokers(self) -> bool:
         return bool(self._broker.cluster.secret)
 
-    def begin(self, mechanism: str) -> Proof:
+    def begin(self, mechanism: str, listener: str) -> Proof:
         if mechanism == brokers.MECHANISM:
             return BrokerProof(self._broker.cluster.secret)
-        return new_proof(mechanism, self._broker.users.now, self._broker.proofs, self._signed_tokens)
+        return new_proof(mechanism, self._broker.users.now, self._broker.proofs, lambda: self._signed_tokens(listener))
 
-    def _signed_tokens(self) -> SignedTokens:
-        if self._tokens is None:
-            self._tokens = SignedTokens(self._broker.settings, self._broker.clock, self._broker.proofs)
-        return self._tokens
+    def _signed_tokens(self, listener: str) -> SignedTokens:
+        if listener not in self._tokens:
+            settings = self._broker.settings.of_listener(listener)
+            self._tokens[listener] = SignedTokens(settings, self._broker.clock, self._broker.proofs)
+        return self._tokens[listener]
 
     def is_barred(self, host: str) -> bool:
         is_barred = self._failures.is_barred(host, self._broker.clock.now().monotonic_ms)

@@ -219,7 +219,7 @@ class GuardedConnection(Connection):
             self._fail("it asks for a mechanism that is not enabled")
             await self._delay(call.now)
         elif self._gate.begin(mechanism, call.version):
-            self._proof = self._guard.begin(mechanism)
+            self._proof = self._guard.begin(mechanism, self._endpoint.name)
         return call.new("SaslHandshakeResponse", error_code=code, mechanisms=self._mechanisms)
 
     def _is_enabled(self, mechanism: str) -> bool:
