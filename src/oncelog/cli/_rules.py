@@ -117,13 +117,10 @@ def word_of(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-def command_of(principal: str, given: Sequence[Given], pattern: str = "LITERAL", brokers: str | None = None) -> str:
-    """What adds rules about one thing."""
+def command_of(principal: str, given: Sequence[Given], pattern: str) -> str:
+    """What adds these rules, which are about one thing."""
     target = given[0].target
-    words = ["oncelog acls add"]
-    if brokers is not None:
-        words.append(f"-b {brokers}")
-    words.append(f"--allow-principal {quote(principal)}")
+    words = ["oncelog acls add", f"--allow-principal {quote(principal)}"]
     words += [f"--operation {each.operation}" for each in given]
     words.append(OPTIONS[target.kind] if target.kind == "BROKER" else f"{OPTIONS[target.kind]} {quote(target.name)}")
     if pattern != "LITERAL":
