@@ -444,3 +444,27 @@ async def test_a_failure_while_telling_ends_the_scrape_not_the_server(caplog: py
         assert not data.endswith(b"0\r\n\r\n"), "a scraper must not take half of it for the whole"
     assert "the metrics could not be told" in caplog.text
     await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("host", "is_answered"),
+    [
+        (b"127.0.0.1:9308", True),
+        (b"[::1]:9308", True),
+        (b"localhost", True),
+        (b"oncelog:9308", True),
+        (b"log-0.log.svc.cluster.local", True),
+        (b"LOG.example.org:1", True),
+        (b"evil.example", False),
+        (b"log.example.org.evil.example", False),
+        (b"127.0.0.1.evil.example", False),
+    ],
+)
+async def test_a_name_that_may_be_another_pages_gets_no_metrics(host: bytes, is_answered: bool) -> None:
+    server = MetricsServer(lambda: iter(("text\n",)), own_names={"log.example.org"})
+    try:
+        port = await server.start("127.0.0.1", 0)
+        answer = Scraped(await exchange(port, b"GET /metrics HTTP/1.1\r\nHost: " + host + b"\r\n\r\n"))
+        assert answer.status.split(" ")[1] == ("200" if is_answered else "403")
+    finally:
+        await server.stop()

@@ -7,10 +7,10 @@ nothing run or load that is not a file of the page.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
-from ipaddress import ip_address
 from typing import Any, Final
 
 from oncelog.console.errors import Refused
+from oncelog.metrics.hosts import is_ours, without_port
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -75,23 +75,6 @@ def check(headers: MutableMapping[str, str], own_names: Collection[str], *, is_c
     is_visit = headers.get("sec-fetch-mode") == "navigate" and not is_change  # a link may lead here from anywhere
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not is_visit:
         raise Refused(403, "the page answers itself and no other page")
-
-
-def is_ours(host: str, own_names: Collection[str]) -> bool:
-    if host == "localhost" or host in own_names:
-        return True
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def without_port(host: str) -> str:
-    host = host.casefold()
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
 
 
 def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

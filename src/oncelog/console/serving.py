@@ -94,8 +94,7 @@ class Console:
 
 def own_names(host: str, broker: Broker) -> frozenset[str]:
     """By which the page may be asked, beside addresses."""
-    named = (host, *broker.settings.oncelog_page_hosts, *(each.advertised_host or "" for each in broker.endpoints))
-    return frozenset(each.casefold() for each in named if each and each not in WILDCARDS)
+    return broker.own_names if host in WILDCARDS else broker.own_names | {host.casefold()}
 
 
 def beside(host: str, port: int, faults: Faults | None = None) -> Callable[[Broker], AbstractAsyncContextManager[str]]:

@@ -7,9 +7,11 @@ one costs a buffer and nothing else.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+from oncelog.metrics.hosts import is_nobody_elses, without_port
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +20,7 @@ MAX_SCRAPES = 16
 MAX_OPEN = 2 * MAX_SCRAPES  # with those that have asked nothing yet, or wait to be told that it is too many
 SCRAPE_S = 10.0
 PIECE_BYTES = 32 * 1024
+KEPT_APART = "X-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: same-origin\r\n"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -44,6 +47,9 @@ BAD_REQUEST = Refusal("400 Bad Request", "this is not HTTP\n")
 NOT_FOUND = Refusal("404 Not Found", "the metrics are at /metrics\n")
 NOT_ALLOWED = Refusal("405 Method Not Allowed", "GET or HEAD\n", allow="GET, HEAD")
 TOO_LARGE = Refusal("431 Request Header Fields Too Large", "the request is too large\n")
+OTHER_HOST = Refusal(
+    "403 Forbidden", "ask by an address, as localhost, or by a name of oncelog.page.hosts, which the server was given\n"
+)
 BUSY = Refusal("503 Service Unavailable", "too many scrapes at a time\n")
 
 
@@ -55,11 +61,16 @@ class Head:
 
 class MetricsServer:
     def __init__(
-        self, text: Callable[[], Iterable[str]], timeout_s: float = SCRAPE_S, turns: Turns | None = None
+        self,
+        text: Callable[[], Iterable[str]],
+        timeout_s: float = SCRAPE_S,
+        turns: Turns | None = None,
+        own_names: Collection[str] = (),
     ) -> None:
         self._text = text
         self._turns = turns  # a short line may be the sum of much
         self._timeout_s = timeout_s
+        self._own_names = own_names
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         self._silent: dict[asyncio.StreamWriter, None] = {}  # of these: have asked nothing yet, in the order they came
@@ -117,6 +128,7 @@ class MetricsServer:
             if len(self._open) - len(self._silent) > MAX_SCRAPES:
                 raise Refused(BUSY)
             head = read_head(text)
+            refuse_other_hosts(text, self._own_names)
         except Refused as refused:
             writer.write(_refused(refused.refusal))
             await writer.drain()
@@ -137,7 +149,7 @@ async def _head_of(reader: asyncio.StreamReader) -> bytes:
 
 
 def read_head(head: bytes) -> Head:
-    """What a request's first line asks for, or Refused. Headers change nothing about the answer."""
+    """What a request's first line asks for, or Refused."""
     parts = head.split(b"\r\n", 1)[0].split(b" ")
     if len(parts) != 3 or parts[2] not in (b"HTTP/1.0", b"HTTP/1.1"):
         raise Refused(BAD_REQUEST)
@@ -147,6 +159,16 @@ def read_head(head: bytes) -> Head:
     if method not in (b"GET", b"HEAD"):
         raise Refused(NOT_ALLOWED)
     return Head(wants_body=method == b"GET", can_chunk=version == b"HTTP/1.1")
+
+
+def refuse_other_hosts(head: bytes, own_names: Collection[str]) -> None:
+    """Raises Refused where another name was asked, which may be that of a page in somebody's browser. All browsers say
+    which, and who says none is none."""
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        host = without_port(value.decode("latin-1").strip())
+        if name.strip().lower() == b"host" and not is_nobody_elses(host, own_names):
+            raise Refused(OTHER_HOST)
 
 
 async def _send(text: Iterable[str], can_chunk: bool, writer: asyncio.StreamWriter, turns: Turns | None) -> None:
@@ -179,7 +201,7 @@ async def _send(text: Iterable[str], can_chunk: bool, writer: asyncio.StreamWrit
 
 def _accepted(head: Head) -> bytes:
     framing = "Transfer-Encoding: chunked\r\n" if head.can_chunk else ""
-    return f"HTTP/1.1 200 OK\r\nContent-Type: {CONTENT_TYPE}\r\n{framing}Connection: close\r\n\r\n".encode()
+    return f"HTTP/1.1 200 OK\r\nContent-Type: {CONTENT_TYPE}\r\n{framing}{KEPT_APART}Connection: close\r\n\r\n".encode()
 
 
 def _refused(refusal: Refusal) -> bytes:

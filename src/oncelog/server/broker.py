@@ -132,6 +132,12 @@ class Broker:
             if node_id == self.node_id or listener in member.endpoints
         ]
 
+    @property
+    def own_names(self) -> frozenset[str]:
+        """By which browsers and scrapers may ask, beside addresses."""
+        named = (*self.settings.oncelog_page_hosts, *(each.advertised_host or "" for each in self.endpoints))
+        return frozenset(each.casefold() for each in named if each)
+
     def addresses(self) -> str:
         """Where clients can connect, as bootstrap.servers wants it."""
         return ",".join(

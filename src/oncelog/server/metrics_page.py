@@ -9,8 +9,10 @@ INTRODUCTION = """# Metrics
 Made from the code by `python -m oncelog.server.metrics_page`; a test holds it to the code.
 
 `--set oncelog.metrics.listener=127.0.0.1:9308` serves Prometheus text at `/metrics` on a port of its own; it is off by
-default, and there is no password on it, so keep it where only your scraper comes. Names that begin with `kafka_` are
-those of kafka_exporter, so that its dashboards and alerts work as they are. Ours begin with `oncelog_`.
+default, and there is no password on it, so keep it where only your scraper comes. It is answered to who asks by an
+address, as `localhost`, by a name without a dot or below `.local` or `.internal`, or by one of `oncelog.page.hosts`: no
+other page in a browser can read it. Names that begin with `kafka_` are those of kafka_exporter, so that its dashboards
+and alerts work as they are. Ours begin with `oncelog_`.
 
 What producers were told is counted by topic since the start of the server, and a topic for which there is nothing to
 tell is left out. Text is made as fast as a scraper takes it; a scrape that takes longer than ten seconds is cut, and at

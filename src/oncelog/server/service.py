@@ -39,7 +39,9 @@ class Service:
         from oncelog.metrics.http import MetricsServer
         from oncelog.server.exposition import exposition
 
-        self._metrics_server = MetricsServer(lambda: exposition(self.broker), turns=self.broker.turns)
+        self._metrics_server = MetricsServer(
+            lambda: exposition(self.broker), turns=self.broker.turns, own_names=self.broker.own_names
+        )
         host, port = parse_address("oncelog.metrics.listener", listener)
         try:
             self.metrics_port = await self._metrics_server.start(host, port)
