@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from inspect import isawaitable
 from typing import Any, Self
 
@@ -86,7 +86,7 @@ class Server:
             if brokers != 1 and workers != 1:
                 raise SettingsError("brokers and workers: each broker of a cluster is one process")
             if brokers != 1:
-                self._parent = Parent(self.data_dir, brokers, given)
+                self._parent = open_cluster(self.data_dir, brokers, given, is_secure=is_secure)
             elif workers != 1:
                 self._parent = Workers(self.settings, workers)
             if self._parent is not None:
@@ -132,7 +132,7 @@ class Server:
     def client_config(self) -> dict[str, str]:
         """How a client gets in, by librdkafka's names, which are also those of oncelog's client."""
         config = {"bootstrap.servers": self.bootstrap_servers}
-        properties = getattr(self._service, "client_properties", {})
+        properties = getattr(self._parent or self._service, "client_properties", {})
         return {**properties, **config}
 
     # Of a cluster
@@ -233,6 +233,18 @@ def open_broker(settings: Settings) -> Broker:
 def open_alone(settings: Settings) -> Service:
     broker = open_broker(settings)
     return _first_steps().SecuredService(broker) if settings.oncelog_secure else Service(broker)
+
+
+def open_cluster(
+    folder: str, count: int, settings: Mapping[str, str], *, addresses: Sequence[str] = (), is_secure: bool = False
+) -> Parent:
+    """Of brokers on this machine; not started yet."""
+    if not is_secure:
+        return Parent(folder, count, settings, addresses=addresses)
+    _first_steps()
+    from oncelog.first_steps.secured_cluster import SecuredParent
+
+    return SecuredParent(folder, count, settings, addresses=addresses)
 
 
 def _first_steps() -> Any:

@@ -51,7 +51,12 @@ def command() -> None:
     help="Where the first one listens; the others at the ports behind it. Port 0 for any.",
 )
 @click.option("--set", "given", metavar="KEY=VALUE", multiple=True, help="One setting of each, by Kafka's name.")
-def start(brokers: int, data: str, listen: str, given: tuple[str, ...]) -> None:
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="Ask for TLS and a password. Certificate and user are made on the first start. Needs the extra [secure].",
+)
+def start(brokers: int, data: str, listen: str, given: tuple[str, ...], secure: bool) -> None:
     """Brokers on this machine, until SIGTERM or SIGINT. One that ends by itself is started again.
 
     A topic has as many copies as there are brokers, at most 3, and acks=all waits for 2 of them, unless --set
@@ -61,6 +66,7 @@ def start(brokers: int, data: str, listen: str, given: tuple[str, ...]) -> None:
     from oncelog.cluster.folder_lock import FolderInUse
     from oncelog.cluster.parent import BrokerEnded, Parent, TreeFailed, copies
     from oncelog.cluster.tree_store import DamagedTree
+    from oncelog.embedded import open_cluster
     from oncelog.settings import SettingsError, parse_address
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -70,10 +76,13 @@ def start(brokers: int, data: str, listen: str, given: tuple[str, ...]) -> None:
 
     def say(parent: Parent) -> None:
         click.echo(f"{brokers} brokers listen on {parent.bootstrap_servers} and keep their data in {data}")
+        if secure:
+            click.echo(getattr(parent, "for_people", ""))
 
     try:
         settings = copies(brokers) | dict(_pair(each) for each in given)
-        keep_up(lambda: Parent(str(Path(data).absolute()), brokers, settings, addresses=addresses), say)
+        folder = str(Path(data).absolute())
+        keep_up(lambda: open_cluster(folder, brokers, settings, addresses=addresses, is_secure=secure), say)
     except (BrokerEnded, TreeFailed, DamagedTree, FolderInUse, UnfitFolder, SettingsError, OSError) as refusal:
         raise click.ClickException(str(refusal)) from refusal
 

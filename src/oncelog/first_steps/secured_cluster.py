@@ -1,0 +1,84 @@
+"""A cluster on one machine that secures itself: one certificate for all of its brokers, and one user.
+
+The user is made where brokers agree, before the first of them is up.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from oncelog.clock import SystemClock
+from oncelog.cluster.parent import Parent
+from oncelog.cluster.stored_documents import change_in_tree
+from oncelog.cluster.tree_socket import SocketTree
+from oncelog.first_steps.files import SecureFolder, names_of, new_password
+from oncelog.security.documents import Kind
+from oncelog.security.users import Users
+from oncelog.server.endpoints import endpoints
+from oncelog.server.secure import AUTHORIZER, FOLDER, KEYSTORE, USER
+from oncelog.server.settings_reading import read_settings
+from oncelog.server.users import adding, new_credentials
+
+AGREED_WITHIN_S: Final = 30
+
+
+class SecuredParent(Parent):
+    def __init__(self, folder: str, count: int, settings: Mapping[str, str], *, addresses: Sequence[str] = ()) -> None:
+        self._secure = SecureFolder(f"{folder}/{FOLDER}")
+        given = {
+            "ssl.keystore.location": str(self._secure.path / KEYSTORE),
+            "ssl.truststore.location": str(self._secure.authority_file),
+            "authorizer.class.name": AUTHORIZER,
+            "super.users": f"User:{USER}",
+            **{name: value for name, value in settings.items() if name != "oncelog.secure"},
+            "listeners": "SASL_SSL://127.0.0.1:0",
+        }
+        super().__init__(folder, count, given, addresses=addresses)
+        self._given_addresses = addresses
+
+    def start_tree(self) -> None:
+        where = ",".join(f"L{place}://{address}" for place, address in enumerate(self._given_addresses))
+        protocols = ",".join(f"L{place}:PLAINTEXT" for place in range(len(self._given_addresses)))
+        named = {"listeners": where, "listener.security.protocol.map": protocols} if where else {}
+        self._secure.make_certificates(names_of(endpoints(read_settings(named))), SystemClock().now().wall_ms)
+        super().start_tree()
+        password = self._secure.password() or new_password()
+        self._write_client_files(password)  # before the user has it: nobody else would know it
+        self._run(self._make_user(password))
+
+    def start_all(self) -> None:
+        super().start_all()
+        password = self._secure.password()
+        assert password is not None
+        self._write_client_files(password)  # with the ports that were free
+
+    def _write_client_files(self, password: str) -> None:
+        self._secure.write_client_files(self.bootstrap_servers, password, trusts_authority=True)
+
+    async def _make_user(self, password: str) -> None:
+        """What was made once stays, also where the user has got another password since."""
+        tree = SocketTree(self.tree_path, SystemClock())
+        change = adding(USER, new_credentials(password))
+        try:
+            async with asyncio.timeout(AGREED_WITHIN_S):
+                await tree.begin_session()
+                await change_in_tree(
+                    tree, Kind.USERS, lambda users: users if USER in Users(users, b"").names else change(users)
+                )
+        finally:
+            await tree.close()
+
+    @property
+    def client_properties(self) -> dict[str, str]:
+        return self._secure.client_properties()
+
+    @property
+    def for_people(self) -> str:
+        """How to get in, when it has started."""
+        folder, servers = self._secure, self.bootstrap_servers
+        return (
+            f"They let in the user {USER} alone, whose password is in these files:\n"
+            f"  oncelog cluster describe -F {folder.client_file}\n"
+            f"  kafka-topics.sh --bootstrap-server {servers} --command-config {folder.java_file} --list\n"
+            f"Clients on other machines need a copy of one of them, and of {folder.authority_file}."
+        )

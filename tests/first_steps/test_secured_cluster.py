@@ -1,0 +1,50 @@
+"""`oncelog cluster start --secure` and `Server(brokers=3, secure=True)`: only the user that was made gets in."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+import oncelog
+from oncelog.client import Producer
+from oncelog.client.errors import KafkaException
+from tests.cluster.commands import started
+
+
+def produce(config: dict[str, str], value: bytes) -> None:
+    with Producer({**config, "enable.idempotence": True}) as producer:
+        producer.produce("orders", value)
+        assert producer.flush(60) == 0
+
+
+def test_a_secured_cluster_goes_on_when_a_broker_is_killed_and_again_on_its_folder(tmp_path: Path) -> None:
+    with oncelog.Server(brokers=3, secure=True, data_dir=str(tmp_path)) as server:
+        config = server.client_config
+        produce(config, b"before")
+        server.kill(1)
+        produce(config, b"after")
+    with oncelog.Server(brokers=3, secure=True, data_dir=str(tmp_path)) as server:
+        again = server.client_config
+        assert again["sasl.password"] == config["sasl.password"]
+        produce(again, b"again")
+    for file in (tmp_path / "secure").iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_nobody_else_gets_in(tmp_path: Path) -> None:
+    with oncelog.Server(brokers=2, secure=True, data_dir=str(tmp_path)) as server:
+        config = server.client_config
+        for wrong in ({"sasl.password": "wrong"}, {"security.protocol": "plaintext"}, {"sasl.username": "other"}):
+            with Producer({**config, **wrong, "message.timeout.ms": 3000}) as producer:
+                producer.produce("orders", b"x")
+                with pytest.raises(KafkaException):
+                    producer.list_topics(timeout=3)
+
+
+def test_the_command_says_how_to_get_in(tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+    with started(folder, "cluster", "start", "--secure", "--brokers", "1") as (process, line):
+        assert "1 brokers listen on 127.0.0.1:" in line
+        assert process.stdout is not None
+        said = [process.stdout.readline() for _ in range(4)]
+    assert "the user admin alone" in said[0] and str(folder / "secure" / "client.properties") in said[1]
