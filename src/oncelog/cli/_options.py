@@ -109,6 +109,7 @@ def _connecting(brokers: str | None, given: tuple[str, ...], file: Path | None, 
     for each in given:
         name, value = _pair("-X", each)
         properties[name] = value
+    properties = {name: _resolved(name, value) for name, value in properties.items()}
     if brokers is not None:
         for name in SERVERS:
             properties.pop(name, None)
@@ -140,10 +141,21 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def _resolved(name: str, value: str) -> str:
+    from oncelog.references import resolved
+    from oncelog.settings import SettingsError
+
+    try:
+        return resolved(name, value)
+    except SettingsError as refusal:
+        raise click.UsageError(str(refusal)) from None
+
+
 def _pair(where: str, text: str, expected: str = "NAME=VALUE, such as client.id=me") -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise click.UsageError(f"{where} {text}: expected {expected}")
+        shown = text.split(maxsplit=1)[0] if "password" in text or "secret" in text else text
+        raise click.UsageError(f"{where} {shown}: expected {expected}")
     return name.strip(), value
 
 

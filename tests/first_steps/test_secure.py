@@ -1,0 +1,195 @@
+"""`oncelog.secure`: a server that is safe on every interface, and whose files let its user in."""
+
+import logging
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import oncelog
+from oncelog.client import Producer
+from oncelog.client.admin import AdminClient
+from oncelog.first_steps.certificates import DAY_MS, ends_ms, make_authority, names_in, sign_server
+from oncelog.first_steps.files import RENEW_MS, SecureFolder, names_of, write_private
+from oncelog.server.endpoints import Endpoint
+from oncelog.server.secure import AUTHORIZER
+from oncelog.server.settings_reading import read_settings
+from oncelog.settings import SettingsError
+from tests.raw import RawConnection, ServerClosed
+
+NOW_MS = 1_800_000_000_000
+
+
+def produce(config: dict[str, str]) -> list[object]:
+    told: list[object] = []
+    producer = Producer({**config, "delivery.timeout.ms": "10000"})
+    producer.produce("t", b"1", on_delivery=lambda error, message: told.append(error))
+    producer.flush(10)
+    return told
+
+
+def test_the_user_gets_in_and_may_do_everything() -> None:
+    with oncelog.Server(secure=True) as server:
+        assert produce(server.client_config) == [None]
+
+
+def test_librdkafka_gets_in_by_the_same_file() -> None:
+    from confluent_kafka import Producer as Librdkafka
+
+    told: list[object] = []
+    with oncelog.Server(secure=True) as server:
+        producer = Librdkafka(server.client_config)
+        producer.produce("t", b"1", on_delivery=lambda error, message: told.append(error))
+        producer.flush(10)
+    assert told == [None]
+
+
+def test_one_line_of_settings_is_enough() -> None:
+    with oncelog.Server(settings={"oncelog.secure": "true"}) as server:
+        assert server.client_config["security.protocol"] == "sasl_ssl"
+        assert produce(server.client_config) == [None]
+
+
+def test_nobody_else_does() -> None:
+    with oncelog.Server(secure=True) as server:
+        config = server.client_config
+        with pytest.raises((ServerClosed, OSError)), RawConnection(server.bootstrap_servers) as raw:
+            raw.call("metadata", 9, topics=[])
+        with pytest.raises(oncelog.client.KafkaException):
+            AdminClient({**config, "sasl.password": "guessed"}).list_topics(timeout=5)
+        with pytest.raises(oncelog.client.KafkaException):
+            AdminClient({**config, "security.protocol": "ssl"}).list_topics(timeout=5)
+
+
+def test_a_second_start_uses_what_is_there(tmp_path: Path) -> None:
+    with oncelog.Server(secure=True, data_dir=str(tmp_path)) as server:
+        first = server.client_config
+        produce(first)
+    with oncelog.Server(secure=True, data_dir=str(tmp_path)) as server:
+        assert server.client_config["sasl.password"] == first["sasl.password"]
+        assert produce({**first, "bootstrap.servers": server.bootstrap_servers}) == [None]
+        said = (tmp_path / "secure" / "client.properties").read_text()
+        assert f"bootstrap.servers={server.bootstrap_servers}\n" in said
+
+
+def test_a_password_that_is_gone_is_not_made_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with oncelog.Server(secure=True, data_dir=str(tmp_path)) as server:
+        first = server.client_config
+    (tmp_path / "secure" / "client.properties").unlink()
+    with oncelog.Server(secure=True, data_dir=str(tmp_path)) as server:
+        assert produce({**first, "bootstrap.servers": server.bootstrap_servers}) == [None]
+        assert "is gone: give it a new password" in caplog.text
+
+
+def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with oncelog.Server(secure=True, data_dir=str(tmp_path / "data")):
+            pass
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "data", tmp_path / "data" / "secure"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    for path in (tmp_path / "data" / "secure").iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+
+
+def test_what_it_means_for_settings() -> None:
+    settings = read_settings({"oncelog.secure": "true", "log.dir": "data", "super.users": "User:root"})
+    assert settings.listeners == ("SASL_SSL://127.0.0.1:9092",)
+    assert settings.ssl_keystore_location == "data/secure/server.pem"
+    assert settings.authorizer_class_name == AUTHORIZER
+    assert settings.super_users == "User:root;User:admin"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"listeners": "PLAINTEXT://127.0.0.1:0"}, "the listener PLAINTEXT is PLAINTEXT"),
+        ({"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}, "make it SASL_SSL or SSL"),
+        ({"authorizer.class.name": ""}, "would let every user do everything"),
+        ({"oncelog.cluster": "zk://a:1/b"}, "a server that stands alone"),
+    ],
+)
+def test_what_contradicts_it_is_said(given: dict[str, str], told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        read_settings({"oncelog.secure": "true", **given})
+
+
+def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("cryptography", "oncelog.first_steps.secured", "oncelog.first_steps.certificates"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    monkeypatch.delattr("oncelog.first_steps.secured", raising=False)
+    monkeypatch.delitem(sys.modules, "oncelog.first_steps.files", raising=False)
+    with pytest.raises(SettingsError, match=r"pip install 'oncelog\[secure\]'"):
+        oncelog.Server(secure=True, data_dir=str(tmp_path))
+
+
+# Certificates
+
+
+def test_a_certificate_is_for_every_name_of_the_machine() -> None:
+    wildcard = names_of([Endpoint("SASL_SSL", "SASL_SSL", "0.0.0.0", 9092, None, None)])
+    assert {"localhost", "127.0.0.1", "::1"} <= wildcard
+    assert "0.0.0.0" not in wildcard
+    told = names_of([Endpoint("SASL_SSL", "SASL_SSL", "10.1.2.3", 9092, "log.example", None)])
+    assert {"10.1.2.3", "log.example"} <= told
+
+
+def test_openssl_takes_it_for_good(tmp_path: Path) -> None:
+    folder = SecureFolder(str(tmp_path))
+    folder.make_certificates(frozenset({"localhost", "::1"}), int(time.time() * 1000))
+    order = ["openssl", "verify", "-x509_strict", "-purpose", "sslserver", "-verify_hostname", "localhost"]
+    order += ["-CAfile", str(tmp_path / "authority.pem"), str(tmp_path / "server.pem")]
+    assert subprocess.run(order, capture_output=True, text=True, timeout=60, check=True).stdout.endswith("OK\n")
+
+
+@pytest.mark.parametrize(("later_days", "is_new"), [(0, False), (200, False), (310, True), (1000, True)])
+def test_it_is_renewed_when_it_nears_its_end(later_days: int, is_new: bool, tmp_path: Path) -> None:
+    folder, names = SecureFolder(str(tmp_path)), frozenset({"localhost"})
+    assert folder.make_certificates(names, NOW_MS)
+    authority = (tmp_path / "authority.pem").read_bytes()
+    later_ms = NOW_MS + later_days * DAY_MS
+    assert folder.make_certificates(names, later_ms) is is_new
+    assert ends_ms((tmp_path / "server.pem").read_bytes()) - later_ms > RENEW_MS
+    assert (tmp_path / "authority.pem").read_bytes() == authority
+
+
+def test_it_follows_names_and_keeps_those_it_had(tmp_path: Path) -> None:
+    folder = SecureFolder(str(tmp_path))
+    folder.make_certificates(frozenset({"localhost", "10.0.0.1"}), NOW_MS)
+    assert folder.make_certificates(frozenset({"localhost", "10.0.0.2"}), NOW_MS)
+    assert names_in((tmp_path / "server.pem").read_bytes()) == {"localhost", "10.0.0.1", "10.0.0.2"}
+
+
+def test_keys_are_not_shown() -> None:
+    authority = make_authority(NOW_MS)
+    assert "BEGIN" not in repr(authority)
+    assert "BEGIN" not in repr(sign_server(authority, ["localhost"], NOW_MS))
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.with_name("file.tmp").write_text("what a crash has left")
+    write_private(path, b"1")
+    write_private(path, b"2")
+    assert path.read_bytes() == b"2"
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_it_is_renewed_while_the_server_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with oncelog.Server(secure=True, data_dir=str(tmp_path)) as server, caplog.at_level(logging.INFO):
+        store = tmp_path / "secure" / "server.pem"
+        authority = SecureFolder(str(tmp_path / "secure"))._authority(0)
+        nearly = sign_server(authority, ["localhost"], int(time.time() * 1000) - 350 * DAY_MS)
+        write_private(store, nearly.key + nearly.certificate + authority.certificate)
+        server.call(server.broker.look_at_certificates)
+        before_ms = server.broker.tls["SASL_SSL"].ends_ms
+        server.call(server.service.renew)  # type: ignore[attr-defined]
+        assert server.broker.tls["SASL_SSL"].ends_ms > before_ms + 300 * DAY_MS
+        assert produce(server.client_config) == [None]
