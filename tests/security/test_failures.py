@@ -35,7 +35,7 @@ def test_there_are_only_so_many_hosts_and_the_quiet_ones_are_forgotten() -> None
         failures.note("loud", 0)
     assert failures.is_barred("loud", 0) and failures.is_barred(str(MOST_HOSTS), 0)
     assert not failures.is_barred("0", 0)
-    assert len(failures._spent) == MOST_HOSTS
+    assert len(failures) == MOST_HOSTS
 
 
 def test_one_customers_addresses_are_one_host() -> None:

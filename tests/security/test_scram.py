@@ -123,14 +123,21 @@ def test_a_made_up_credential_lets_nobody_in_even_with_its_own_password() -> Non
         served.evaluate(CLIENT_FINAL)
 
 
-def test_the_name_of_a_delegation_token_is_no_users() -> None:
-    served, client = exchange(), Scram("SCRAM-SHA-256", "user", "pencil", CLIENT_NONCE)
-    first = client.first() + b",tokenauth=true"
-    client._first_bare = first[3:]
-    final = client.answer(served.evaluate(first))
-    assert final is not None
-    with pytest.raises(Refused):
-        served.evaluate(final)
+@pytest.mark.parametrize("extension", ["", ",other=true", ",tokenauth=true"])
+def test_the_name_of_a_delegation_token_is_no_users(extension: str) -> None:
+    served, bare = exchange(), f"n=user,r=x{extension}"
+    challenge = served.evaluate(f"n,,{bare}".encode()).decode()
+    unproven = f"c=biws,r=x{SERVER_NONCE}"
+    salted = salted_password("SCRAM-SHA-256", "pencil", SALT, 4096)
+    key = scram.client_key("SCRAM-SHA-256", salted)
+    message = ",".join((bare, challenge, unproven)).encode()
+    signature = scram.signed("SCRAM-SHA-256", scram.hashed("SCRAM-SHA-256", key), message)
+    final = f"{unproven},p={b64encode(scram.exclusive_or(key, signature)).decode()}".encode()
+    if extension == ",tokenauth=true":
+        with pytest.raises(Refused):
+            served.evaluate(final)
+    else:
+        assert served.evaluate(final).startswith(b"v=")
 
 
 @pytest.mark.parametrize("mechanism", HASHES)

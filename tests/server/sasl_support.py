@@ -1,12 +1,16 @@
 """A server whose clients prove who they are, beside a listener where nobody has to; and a clock that can be turned."""
 
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import pytest
 
 from oncelog.clock import Now, SystemClock
 from oncelog.embedded import Server
 from oncelog.server.users import add_user
-from tests.raw import RawConnection
+from tests.raw import RawConnection, ServerClosed, encode_request, make, message
 
 ANN, PASSWORD = "ann", "s3cret word"
 DELAY_MS = 20
@@ -60,3 +64,18 @@ def guarded(**settings: str) -> Iterator[Guarded]:
     }
     with Server(settings=given) as server:
         yield Guarded(server)
+
+
+def assert_closed(raw: RawConnection) -> None:
+    with pytest.raises(ServerClosed):
+        raw.receive_bytes()
+
+
+def assert_serves(raw: RawConnection) -> None:
+    assert raw.call("metadata", 9, topics=[], allow_auto_topic_creation=False).brokers
+
+
+def framed(name: str, version: int, correlation_id: int, **values: Any) -> bytes:
+    kind = message(name, version)
+    payload = encode_request(kind, make(kind.request, values), correlation_id)
+    return struct.pack(">i", len(payload)) + payload

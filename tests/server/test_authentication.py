@@ -11,11 +11,19 @@ from oncelog.security.gate import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAK
 from oncelog.security.scram_client import Scram
 from oncelog.server.errors import ErrorCode
 from oncelog.server.guarded_connection import GuardedConnection
-from oncelog.server.users import add_user
 from tests.raw import RawConnection, ServerClosed, batch, encode_request, make, message
 from tests.raw.sasl import NONCE, plain, prove, say, shake_hands
 from tests.raw.topics import new_topic
-from tests.server.sasl_support import ANN, DELAY_MS, PASSWORD, Guarded, guarded
+from tests.server.sasl_support import (
+    ANN,
+    DELAY_MS,
+    PASSWORD,
+    Guarded,
+    assert_closed,
+    assert_serves,
+    framed,
+    guarded,
+)
 from tests.waiting import until
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
@@ -30,25 +38,9 @@ def at() -> Iterator[Guarded]:
 
 
 @pytest.fixture(scope="module")
-def brief() -> Iterator[Guarded]:
-    """Where a proof lasts an hour."""
-    with guarded(connections_max_reauth_ms="3600000") as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def topic(at: Guarded) -> str:
     with RawConnection(at.open_address) as raw:
         return new_topic(raw)
-
-
-def assert_closed(raw: RawConnection) -> None:
-    with pytest.raises(ServerClosed):
-        raw.receive_bytes()
-
-
-def assert_serves(raw: RawConnection) -> None:
-    assert raw.call("metadata", 9, topics=[], allow_auto_topic_creation=False).brokers
 
 
 def versions(raw: RawConnection, version: int = 3) -> Any:
@@ -290,12 +282,6 @@ def test_the_gates_own_requests_are_listed(at: Guarded) -> None:
 # What arrives together
 
 
-def framed(name: str, version: int, correlation_id: int, **values: Any) -> bytes:
-    kind = message(name, version)
-    payload = encode_request(kind, make(kind.request, values), correlation_id)
-    return struct.pack(">i", len(payload)) + payload
-
-
 def all_at_once(topic: str) -> bytes:
     produced = {"name": topic, "partition_data": [{"index": 0, "records": batch([b"x"])}]}
     return b"".join(
@@ -356,107 +342,6 @@ def test_a_frame_as_large_as_allowed_comes_in_pieces(at: Guarded) -> None:
             raw.socket.sendall(sent[start : start + 5000])
         assert raw.receive_bytes()
         assert_closed(raw)
-
-
-# Once more
-
-
-def test_a_proof_is_told_how_long_it_counts(brief: Guarded, at: Guarded) -> None:
-    for where, lifetime_s in ((brief, 3600), (at, 0)):
-        with where.connected() as raw:
-            assert prove(raw, ANN, PASSWORD).session_lifetime.total_seconds() == lifetime_s
-
-
-def test_who_proves_it_again_in_time_goes_on(brief: Guarded) -> None:
-    with brief.connected() as raw:
-        prove(raw, ANN, PASSWORD)
-        for _ in range(3):
-            brief.clock.ahead_ms += 3_000_000
-            assert_serves(raw)
-            answer = prove(raw, ANN, PASSWORD)
-            assert (answer.error_code, answer.session_lifetime.total_seconds()) == (ErrorCode.none, 3600)
-        assert_serves(raw)
-
-
-def test_a_proof_that_is_over_ends_the_connection_with_its_next_request(brief: Guarded) -> None:
-    before = brief.metrics
-    with brief.connected() as raw:
-        prove(raw, ANN, PASSWORD)
-        brief.clock.ahead_ms += 3_600_000
-        raw.ask("metadata", 9, topics=[], allow_auto_topic_creation=False)
-        assert_closed(raw)
-    assert brief.metrics[3] == before[3] + 1
-
-
-def test_it_may_be_given_again_when_it_is_over_already(brief: Guarded) -> None:
-    with brief.connected() as raw:
-        prove(raw, ANN, PASSWORD)
-        brief.clock.ahead_ms += 4_000_000
-        assert prove(raw, ANN, PASSWORD).error_code is ErrorCode.none
-        assert_serves(raw)
-
-
-def test_requests_that_arrive_with_a_new_proof_are_judged_one_after_the_other(brief: Guarded) -> None:
-    """Behind a handshake stands the next message of the proof, and nothing is served by the old one."""
-    asked = framed("metadata", 9, 1, topics=[], allow_auto_topic_creation=False)
-    hands = framed("sasl_handshake", 1, 2, mechanism="SCRAM-SHA-256")
-    with brief.connected() as raw:
-        prove(raw, ANN, PASSWORD)
-        raw.socket.sendall(asked + hands + asked)
-        assert [struct.unpack_from(">i", raw.receive_bytes())[0] for _ in range(2)] == [1, 2]
-        assert_closed(raw)
-    with brief.connected() as raw:
-        prove(raw, ANN, PASSWORD)
-        first = Scram("SCRAM-SHA-256", ANN, PASSWORD, NONCE).first()
-        raw.socket.sendall(asked + hands + framed("sasl_authenticate", 2, 3, auth_bytes=first))
-        assert [struct.unpack_from(">i", raw.receive_bytes())[0] for _ in range(3)] == [1, 2, 3]
-
-
-def test_nobody_becomes_somebody_else(brief: Guarded) -> None:
-    brief.server.call(add_user, brief.server.broker, "bob", "b")
-    with brief.connected() as raw:
-        prove(raw, ANN, PASSWORD)
-        answer = prove(raw, "bob", "b")
-        words = "Cannot change principals during re-authentication from User.ann: User.bob"
-        assert (answer.error_code, answer.error_message) == (ErrorCode.sasl_authentication_failed, words)
-        assert_closed(raw)
-
-
-def test_a_new_proof_that_fails_is_told_as_such(brief: Guarded) -> None:
-    with brief.connected() as raw:
-        prove(raw, ANN, PASSWORD)
-        answer = prove(raw, ANN, "wrong")
-        assert answer.error_message == FAILED.format("SCRAM-SHA-256").replace(
-            "authentication due", "re-authentication due"
-        )
-        assert_closed(raw)
-
-
-def test_a_new_proof_is_by_the_same_mechanism(brief: Guarded) -> None:
-    with brief.connected() as raw:
-        prove(raw, ANN, PASSWORD)
-        assert shake_hands(raw, "SCRAM-SHA-512").error_code is ErrorCode.none
-        raw.ask("sasl_authenticate", 2, auth_bytes=b"x")
-        assert_closed(raw)
-
-
-def test_a_proof_is_given_again_once_a_second_at_the_most(brief: Guarded) -> None:
-    with brief.connected() as raw:
-        for _ in range(2):
-            prove(raw, ANN, PASSWORD)
-        assert shake_hands(raw, "SCRAM-SHA-256").error_code is ErrorCode.illegal_sasl_state
-        brief.clock.ahead_ms += 1000
-        prove(raw, ANN, PASSWORD)
-
-
-def test_another_password_counts_from_the_next_proof_on() -> None:
-    with guarded(connections_max_reauth_ms="3600000") as found, found.connected() as raw:
-        prove(raw, ANN, PASSWORD)
-        found.server.call(add_user, found.server.broker, ANN, "another")
-        assert_serves(raw)
-        assert prove(raw, ANN, PASSWORD).error_code is ErrorCode.sasl_authentication_failed
-        with found.connected() as again:
-            assert prove(again, ANN, "another").error_code is ErrorCode.none
 
 
 def test_hosts_that_fail_too_often_are_not_looked_at_for_a_while() -> None:

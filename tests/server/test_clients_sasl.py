@@ -99,15 +99,19 @@ def test_librdkafka_makes_users_and_removes_them(at: Guarded) -> None:
     admin = AdminClient({"bootstrap.servers": at.open_address})
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 10_000)
     admin.alter_user_scram_credentials([Upsertion("eve", info, b"secret")])["eve"].result(20)
-    described = admin.describe_user_scram_credentials(["eve"])["eve"].result(20)
+    described = described_by(admin, ["eve"])["eve"].result(20)
     (found,) = described.scram_credential_infos
     assert (found.mechanism, found.iterations) == (ScramMechanism.SCRAM_SHA_512, 10_000)
     as_eve = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "eve", "sasl.password": "secret"}
     assert set(AdminClient({**librdkafka(at), **as_eve}).list_topics(timeout=20).brokers) == {1}
     admin.alter_user_scram_credentials([Deletion("eve", ScramMechanism.SCRAM_SHA_512)])["eve"].result(20)
     with pytest.raises(KafkaException, match="does not exist"):
-        admin.describe_user_scram_credentials(["eve"])["eve"].result(20)
-    assert "eve" not in admin.describe_user_scram_credentials().result(20)
+        described_by(admin, ["eve"])["eve"].result(20)
+    assert "eve" not in described_by(admin).result(20)
+
+
+def described_by(admin: AdminClient, *users: list[str]) -> Any:
+    return admin.describe_user_scram_credentials(*users)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

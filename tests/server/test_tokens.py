@@ -71,12 +71,6 @@ def settings(issuer: Issuer, **more: Any) -> Settings:
     return Settings(**{**given, **more})
 
 
-async def settled(signed: SignedTokens) -> None:
-    """What is being read is there."""
-    if signed._reading is not None:
-        await signed._reading
-
-
 @pytest.mark.parametrize(("kind", "algorithm"), [("EC", "ES256"), ("RSA", "RS256"), ("RSA", "PS512"), ("OKP", "EdDSA")])
 async def test_a_token_of_the_issuer_names_its_user(issuer: Issuer, threads: Aside, kind: str, algorithm: str) -> None:
     issuer.new_key("other", kind)
@@ -185,7 +179,7 @@ async def test_keys_are_read_at_first_and_from_time_to_time(issuer: Issuer, thre
     assert reads.count == 1
     clock.advance(1)
     await signed.check(issuer.token("one"))
-    await settled(signed)
+    await signed.settled()
     assert reads.count == 2
 
 
@@ -211,7 +205,7 @@ async def test_keys_that_cannot_be_read_again_still_count(issuer: Issuer, thread
     issuer.file.write_text("no JSON")
     clock.advance(REFRESH_MS)
     await signed.check(issuer.token("one"))
-    await settled(signed)
+    await signed.settled()
     await signed.check(issuer.token("one"))
     assert reads.count == 2
 
@@ -347,9 +341,9 @@ def test_refused_tokens_are_counted_once_against_their_host(issuer: Issuer) -> N
                 say(raw, first("a.b.c"))
                 if number == 0:
                     say(raw, b"\x01")
-        failures = found.server.service.connections.guard._failures
+        failures = found.server.service.connections.guard.failures
         now_ms = found.clock.now().monotonic_ms
-        assert failures.is_barred("127.0.0.1", now_ms) and 1.9 < failures._failures("127.0.0.1", now_ms) <= 2
+        assert failures.is_barred("127.0.0.1", now_ms) and 1.9 < failures.failures("127.0.0.1", now_ms) <= 2
 
 
 def test_many_tokens_at_once_read_the_keys_once(at: Guarded, issuer: Issuer, reads: Reads) -> None:

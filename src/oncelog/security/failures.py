@@ -22,21 +22,25 @@ class Failures:
         self._per_minute = per_minute
         self._spent: OrderedDict[str, _Spent] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._spent)
+
     def is_barred(self, host: str, now_ms: int) -> bool:
-        return bool(self._per_minute) and self._failures(place_of(host), now_ms) > self._per_minute - 1
+        return bool(self._per_minute) and self.failures(host, now_ms) > self._per_minute - 1
 
     def note(self, host: str, now_ms: int) -> None:
         if not self._per_minute:
             return
         place = place_of(host)
-        failures = self._failures(place, now_ms)
+        failures = self.failures(host, now_ms)
         self._spent[place] = _Spent(min(failures + 1, self._per_minute), now_ms)
         self._spent.move_to_end(place)
         if len(self._spent) > MOST_HOSTS:
             self._spent.popitem(last=False)
 
-    def _failures(self, place: str, now_ms: int) -> float:
-        spent = self._spent.get(place)
+    def failures(self, host: str, now_ms: int) -> float:
+        """Those that still count."""
+        spent = self._spent.get(place_of(host))
         if spent is None:
             return 0
         return max(spent.failures - (now_ms - spent.at_ms) * self._per_minute / MINUTE_MS, 0)

@@ -21,7 +21,7 @@ class Guard:
         self._broker = broker
         self._log = log
         self.strangers = Strangers(lambda: broker.clock.now().monotonic_ms)
-        self._failures = Failures(broker.settings.oncelog_max_failed_authentications_per_minute)
+        self.failures = Failures(broker.settings.oncelog_max_failed_authentications_per_minute)
         self._tokens: dict[str, SignedTokens] = {}  # by listener
 
     @property
@@ -40,13 +40,13 @@ class Guard:
         return self._tokens[listener]
 
     def is_barred(self, host: str) -> bool:
-        is_barred = self._failures.is_barred(host, self._broker.clock.now().monotonic_ms)
+        is_barred = self.failures.is_barred(host, self._broker.clock.now().monotonic_ms)
         if is_barred:
             self._broker.metrics.authentications_barred += 1
         return is_barred
 
     def count_failure(self, host: str) -> None:
-        self._failures.note(host, self._broker.clock.now().monotonic_ms)
+        self.failures.note(host, self._broker.clock.now().monotonic_ms)
 
     def say_failure(self, host: str, mechanism: str, name: str, why: str) -> None:
         """A name that nobody has is not written down: it may be a password that got into the wrong field."""

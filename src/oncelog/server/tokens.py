@@ -76,6 +76,11 @@ class SignedTokens:
         claims = await self._threads.run(_claims, token, key, self._settings)
         return bearer_of(claims, self._wanted)
 
+    async def settled(self) -> None:
+        """What is being read is there."""
+        if self._reading is not None:
+            await self._reading
+
     async def _key(self, key_id: str | None) -> Key | None:
         now_ms = self._clock.now().monotonic_ms
         if self._next_ms is None or (self._next_ms <= now_ms and not self._keys):

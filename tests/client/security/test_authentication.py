@@ -146,7 +146,7 @@ async def test_a_proof_is_renewed_while_records_are_on_their_way() -> None:
     """Sessions of a second and a half; nothing fails, nothing is stored twice."""
     with guarded(connections_max_reauth_ms="1500") as found:
         metrics = found.server.broker.metrics
-        sent = []
+        sent: list[asyncio.Future[Any]] = []
         async with AsyncProducer({**properties(found), "linger.ms": 0}) as producer:
             while metrics.authentications < 4:
                 sent.append(await producer.send("t", b"%d" % len(sent)))
