@@ -91,5 +91,5 @@ def test_kafka_acls_adds_lists_and_removes(pair: Pair) -> None:
 
 
 def kafka_acls(port: int, *words: str) -> str:
-    command = kafka_java("kafka.admin.AclCommand", "--bootstrap-server", f"127.0.0.1:{port}", *words)
+    command = kafka_java("org.apache.kafka.tools.AclCommand", "--bootstrap-server", f"127.0.0.1:{port}", *words)
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
