@@ -109,19 +109,25 @@ def produce(server: Server, topic: str) -> None:
 
 
 def produce_and_resume(server: Server, topic: str) -> None:
-    settings = {"bootstrap.servers": server.bootstrap_servers}
+    failures: list[KafkaError | None] = []
+    settings = {"bootstrap.servers": server.bootstrap_servers, "message.timeout.ms": 5000}
+
+    def write(producer: Producer, *values: bytes) -> None:
+        for value in values:
+            producer.produce(topic, value, on_delivery=lambda error, message: failures.append(error))
+        assert producer.flush(10) == 0
+
     with Producer(settings) as producer:
         producer.pin(topic)
         producer.saved()
-        producer.produce(topic, b"v")
-        producer.flush(10)
+        write(producer, b"v")
         saved = producer.saved()
-        producer.produce(topic, b"w")
-        producer.flush(10)
+        write(producer, b"w")
     with Producer(settings, saved=saved) as producer:
-        producer.produce(topic, b"w")
-        producer.produce(topic, b"x")
-        assert producer.flush(10) == 0
+        write(producer, b"w", b"x")
+    for failure in failures:
+        if failure is not None:
+            raise KafkaException(failure)
 
 
 def consume(server: Server, topic: str, group: str) -> None:

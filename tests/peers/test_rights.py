@@ -1,5 +1,6 @@
 """Who may do what is what a real Kafka lets them do: request by request, right by right, refusal by refusal."""
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from oncelog.security.operations import Operation
 from oncelog.server.api_rights import NEEDS
 from tests.peers import rights
 from tests.peers.apache import quick_kafka
+from tests.peers.jars import kafka_java
 from tests.peers.oncelog_process import OncelogProcess
 from tests.peers.questions.asking import settled
 from tests.raw import RawConnection
@@ -70,3 +72,24 @@ def test_the_answer_is_kafkas(pair: Pair, name: str, given: tuple[Binding, ...])
 def test_every_request_that_kafka_has_is_asked() -> None:
     own = {"lease_pid", "resume_pid", "describe_leases", "api_versions"}
     assert rights.QUESTIONS.keys() == NEEDS.keys() - own
+
+
+def test_kafka_acls_adds_lists_and_removes(pair: Pair) -> None:
+    """Kafka's own tool, from the host that may do everything, says the same of both."""
+    said = []
+    for port in pair:
+        about = ["--topic", "tool-topic", "--resource-pattern-type", "prefixed"]
+        whom = ["--allow-principal", "User:tool", "--allow-host", "10.1.2.3", "--operation", "Read"]
+        kafka_acls(port, "--add", *whom, *about)
+        listed = settled(lambda port=port: "User:tool" in kafka_acls(port, "--list"), True, 30)  # type: ignore[misc]
+        shown = kafka_acls(port, "--list", "--topic", "tool-topic-1", "--resource-pattern-type", "match")
+        kafka_acls(port, "--remove", "--force", *whom, *about)
+        gone = settled(lambda port=port: "User:tool" in kafka_acls(port, "--list"), False, 30)  # type: ignore[misc]
+        said.append((listed, gone, [line for line in shown.splitlines() if "tool" in line]))
+    assert said[0] == said[1]
+    assert said[0][:2] == (True, False) and said[0][2]
+
+
+def kafka_acls(port: int, *words: str) -> str:
+    command = kafka_java("org.apache.kafka.tools.AclCommand", "--bootstrap-server", f"127.0.0.1:{port}", *words)
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout

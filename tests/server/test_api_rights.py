@@ -18,6 +18,7 @@ from oncelog.wire.follower_fetch import FollowedPartition, FollowerFetch
 from tests.peers import rights
 from tests.raw import RawConnection, Rec, batch
 from tests.server.admin_support import Admin, _answered, api_named
+from tests.server.rights_page import PAGE, page_with, table
 from tests.server.test_access import ASKED
 
 THERE, ABSENT = "orders", "absent"  # as long as each other: answers are compared as texts
@@ -155,6 +156,10 @@ def test_every_request_is_in_the_table() -> None:
     assert NEEDS.keys() == {api.name for api in apis().values()}
     asked = {name for name, _, _ in questions(THERE)}
     assert NEEDS.keys() - asked == {"produce"}
+
+
+def test_the_page_has_the_table() -> None:
+    assert PAGE.read_text() == page_with(table()), "run: python -m tests.server.rights_page"
 
 
 def test_a_follower_asks_for_the_cluster(tmp_path: Path) -> None:

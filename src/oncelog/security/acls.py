@@ -10,7 +10,8 @@ microseconds however many rules there are.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from oncelog.security.bindings import EVERYBODY, EVERYTHING, Binding, Pattern, Permission, binding_of
@@ -82,22 +83,27 @@ class Acls:
         self._spoken_of: dict[Resource, _Rules] = {resource: _Rules() for resource in Resource}  # by anybody's rules
         self._counts: Counter[tuple[Resource, Pattern, str]] = Counter()
 
-    def see(self, keys: Collection[str]) -> list[str]:
+    def see(self, keys: AbstractSet[str]) -> list[str]:
         """These are all rules from now on. Answers those that nobody can read."""
         unread = []
-        for key in self.bindings.keys() - set(keys):
-            self.remove(self.bindings[key])
-        for key in set(keys) - self.bindings.keys():
+        known = self.bindings
+        new = [key for key in keys if key not in known]
+        if len(known) + len(new) > len(keys):
+            for key in [key for key in known if key not in keys]:
+                self.remove(known[key])
+        for key in new:
             try:
-                self.add(binding_of(key))
+                self._add(key, binding_of(key))
             except (KeyError, ValueError):
                 unread.append(key)
         return unread
 
     def add(self, binding: Binding) -> None:
-        if binding.key in self.bindings:
-            return
-        self.bindings[binding.key] = binding
+        if binding.key not in self.bindings:
+            self._add(binding.key, binding)
+
+    def _add(self, key: str, binding: Binding) -> None:
+        self.bindings[key] = binding
         self._rules[binding.resource].setdefault(_who(binding), _Rules()).change(binding, add=True)
         self._count(binding, 1)
 
@@ -111,6 +117,9 @@ class Acls:
         self._count(binding, -1)
 
     def _count(self, binding: Binding, by: int) -> None:
+        """What rules speak of is only asked where a setting speaks for the rest."""
+        if not self._allow_if_none:
+            return
         place = (binding.resource, binding.pattern, binding.name)
         self._counts[place] += by
         if not self._counts[place]:
