@@ -10,6 +10,7 @@ import click
 from bench import (
     life_rows,  # noqa: F401  importing it adds its rows
     table,
+    tls_rows,  # noqa: F401
 )
 from bench.arena import KAFKA, Arena
 from bench.command import about_rows, chosen, circumstances, keep, kept_option, need_kafka, read

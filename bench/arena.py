@@ -2,6 +2,7 @@
 
 import itertools
 import shutil
+import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from typing import Self
 
 from bench.load import ProduceLoad
 from bench.process import cpu_seconds
+from oncelog.chaos.life import free_ports
+from tests.client.net.certificates import Authority
 from tests.peers.apache import ApacheKafka
 from tests.peers.oncelog_process import OncelogProcess
 from tests.peers.server_process import ServerProcess
@@ -35,6 +38,13 @@ class Filled:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Encrypted:
+    server: ServerProcess
+    port: int  # with TLS
+    context: ssl.SSLContext
+
+
 class Arena:
     def __init__(
         self,
@@ -51,6 +61,7 @@ class Arena:
         self._before = before  # a checkout of oncelog whose server stands where Kafka's does
         self.folder = Path(tempfile.mkdtemp(prefix="oncelog-bench-", dir=folder))
         self._servers: dict[str, ServerProcess] = {}
+        self._encrypted: dict[str, Encrypted] = {}
         self._filled: dict[str, Filled] = {}
         self._warm: set[tuple[str, int]] = set()
         self._numbers = itertools.count()
@@ -73,6 +84,33 @@ class Arena:
             return ApacheKafka(folder, settings=KAFKA_SETTINGS | given)
         return OncelogProcess(folder, settings=ONCELOG_SETTINGS | given)
 
+    def encrypted(self, peer: str) -> Encrypted:
+        """One that listens with TLS as well; the rows of TLS share it."""
+        if peer not in self._encrypted:
+            authority = self.folder / "authority"
+            if not authority.exists():
+                authority.mkdir()
+                Authority(authority).signs("server")
+            port = free_ports(1)[0]
+            server = self.new_server(peer)
+            plain = server.bootstrap_servers
+            pem = authority / "keystore.pem"
+            pem.write_text((authority / "server.key").read_text() + (authority / "server.pem").read_text())
+            settings = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(pem)}
+            listeners = f"PLAINTEXT://{plain},SSL://127.0.0.1:{port}"
+            if isinstance(server, ApacheKafka):
+                known = server.settings
+                settings["listener.security.protocol.map"] = known["listener.security.protocol.map"] + ",SSL:SSL"
+                settings["advertised.listeners"] = listeners
+                listeners += f",CONTROLLER{known['listeners'].partition('CONTROLLER')[2]}"
+            assert isinstance(server, ApacheKafka | OncelogProcess)
+            server.settings = {**server.settings, **settings, "listeners": listeners}
+            server.start()
+            self._servers[f"{peer} with TLS"] = server
+            context = ssl.create_default_context(cafile=str(authority / "authority.pem"))
+            self._encrypted[peer] = Encrypted(server, port, context)
+        return self._encrypted[peer]
+
     def server(self, peer: str) -> ServerProcess:
         """The one that most rows share."""
         if peer not in self._servers:
@@ -81,17 +119,18 @@ class Arena:
         return self._servers[peer]
 
     def warm_up_seconds(self, peer: str, records_per_batch: int) -> float:
-        """Kafka is compiled while it runs: the first time with a size of batches it is given longer."""
+        """Kafka is compiled while it runs: the first time with a size of batches it is given longer. `peer` may be any
+        name of a server."""
         if (peer, records_per_batch) in self._warm:
             return self.seconds / 4
         self._warm.add((peer, records_per_batch))
         return FIRST_WARM_UP_S
 
     @contextmanager
-    def topic(self, peer: str, partitions: int = 1) -> Iterator[str]:
+    def topic(self, peer: str, partitions: int = 1, *, server: ServerProcess | None = None) -> Iterator[str]:
         """A topic of its own, deleted afterwards so that disks do not fill up."""
         name = f"bench-{next(self._numbers)}"
-        with RawConnection(self.server(peer).port, timeout_s=120) as connection:
+        with RawConnection((server or self.server(peer)).port, timeout_s=120) as connection:
             connection.create_topic(name, partitions, patience_s=120)
             try:
                 yield name

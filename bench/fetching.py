@@ -2,6 +2,7 @@
 
 import gc
 import socket
+import ssl
 import struct
 import time
 from dataclasses import dataclass
@@ -46,7 +47,9 @@ def fetch_frame(topic: str, partition: int) -> bytearray:
     return bytearray(struct.pack(">i", len(payload)) + payload)
 
 
-def fetch_rate(port: int, topic: str, start: int, end: int, partition: int = 0) -> FetchRate:
+def fetch_rate(
+    port: int, topic: str, start: int, end: int, partition: int = 0, tls: ssl.SSLContext | None = None
+) -> FetchRate:
     """Reads the offsets start … end-1 in answers of up to 1 MB."""
     frame = fetch_frame(topic, partition)
     offset_at = frame.index(struct.pack(">q", 0x0123456789ABCDEF))
@@ -58,7 +61,7 @@ def fetch_rate(port: int, topic: str, start: int, end: int, partition: int = 0) 
     error_at = 4 + 4 + 4 + 2 + 4 + 4 + 2 + name_bytes + 4 + 4
     aborted_at = error_at + 2 + 8 * 3
     offset, answers, size_bytes = start, 0, 0
-    with RawConnection(port, timeout_s=60) as connection:
+    with RawConnection(port, timeout_s=60, tls=tls) as connection:
         sock = connection.socket
         gc.collect()
         started = time.perf_counter()

@@ -6,6 +6,7 @@ the bound: a small frame is copied whole, a large one is a head of its own in fr
 
 import gc
 import socket
+import ssl
 import struct
 import time
 from dataclasses import dataclass
@@ -106,6 +107,10 @@ class Frames:
 
 
 def send_all(sock: socket.socket, buffers: list[memoryview]) -> None:
+    if isinstance(sock, ssl.SSLSocket):  # it cannot gather
+        for each in buffers:
+            sock.sendall(each)
+        return
     while buffers:
         sent = sock.sendmsg(buffers)
         while buffers and sent >= len(buffers[0]):
@@ -226,9 +231,16 @@ class ProduceLoad:
     """One producer on one connection, for as many timed runs as one likes."""
 
     def __init__(
-        self, port: int, topic: str, records_per_batch: int, *, idempotent: bool = True, partition: int = 0
+        self,
+        port: int,
+        topic: str,
+        records_per_batch: int,
+        *,
+        idempotent: bool = True,
+        partition: int = 0,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.connection = RawConnection(port, timeout_s=120)
+        self.connection = RawConnection(port, timeout_s=120, tls=tls)
         self._topic = topic
         self._partition = partition
         self._records = records_per_batch

@@ -1,6 +1,7 @@
 """A server in this process: `with Server() as server: ... server.bootstrap_servers`."""
 
 import asyncio
+import os
 import shutil
 import tempfile
 import threading
@@ -12,11 +13,13 @@ from oncelog.clock import BoottimeClock, Clock, SystemClock
 from oncelog.cluster.cluster_broker import ClusterBroker
 from oncelog.cluster.file import FileCluster
 from oncelog.cluster.parent import SCHEME, Parent, copies
+from oncelog.cluster.stored_documents import change_in_tree
 from oncelog.cluster.tree import Tree
 from oncelog.cluster.tree_socket import SocketTree
 from oncelog.cluster.worker import Worker
 from oncelog.cluster.workers import SHARED, Workers
 from oncelog.log.disk import RealDisk
+from oncelog.security.documents import Change, Kind
 from oncelog.server.broker import Broker
 from oncelog.server.running import Serving, run_loop
 from oncelog.server.service import Service
@@ -39,6 +42,8 @@ class Server:
 
     With `workers=2` it is two processes that share one folder, each with some of the partitions, which may be killed,
     paused and started in the same way. There is one copy of everything; what it gives is more cores.
+
+    With `secure=True` it listens with TLS and asks for a password; `client_config` is what a client needs.
     """
 
     def __init__(
@@ -47,6 +52,7 @@ class Server:
         brokers: int = 1,
         workers: int = 1,
         data_dir: str | None = None,
+        secure: bool = False,
         settings: Mapping[str, str | int | float | bool] | None = None,
         **keywords: Any,
     ) -> None:
@@ -54,7 +60,10 @@ class Server:
         given |= {name.replace("_", "."): _text(value) for name, value in keywords.items()}
         if brokers != 1:
             given = copies(brokers) | given
-        given.setdefault("listeners", "PLAINTEXT://127.0.0.1:0")
+        if secure:
+            given["oncelog.secure"] = "true"
+        is_secure = given.get("oncelog.secure", "").strip().lower() == "true"
+        given.setdefault("listeners", f"{'SASL_SSL' if is_secure else 'PLAINTEXT'}://127.0.0.1:0")
         named = given.keys() & {"log.dir", "log.dirs"}
         if data_dir is not None and named:
             raise SettingsError(f"data_dir and {', '.join(sorted(named))} both name the data folder: give one of them")
@@ -77,7 +86,6 @@ class Server:
             if brokers != 1 and workers != 1:
                 raise SettingsError("brokers and workers: each broker of a cluster is one process")
             if brokers != 1:
-                del given["listeners"]
                 self._parent = Parent(self.data_dir, brokers, given)
             elif workers != 1:
                 self._parent = Workers(self.settings, workers)
@@ -119,6 +127,13 @@ class Server:
         if self._service is None:
             raise ValueError("the brokers of a cluster are other processes: ask them by the Kafka protocol")
         return self._service
+
+    @property
+    def client_config(self) -> dict[str, str]:
+        """How a client gets in, by librdkafka's names, which are also those of oncelog's client."""
+        config = {"bootstrap.servers": self.bootstrap_servers}
+        properties = getattr(self._service, "client_properties", {})
+        return {**properties, **config}
 
     # Of a cluster
 
@@ -181,7 +196,7 @@ class Server:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        service = self._service = Service(open_broker(self.settings))
+        service = self._service = open_alone(self.settings)
         try:
             await service.start()
             self.bootstrap_servers = service.broker.addresses()
@@ -207,30 +222,50 @@ def open_broker(settings: Settings) -> Broker:
         lease_lifetime_ms=settings.oncelog_lease_lifetime_ms,
     )
     try:
+        if settings.oncelog_secure:
+            _first_steps().make_certificates(settings, clock)
         return Broker(settings, cluster, clock=clock, disk=disk)
     except BaseException:
         cluster.close()
         raise
 
 
+def open_alone(settings: Settings) -> Service:
+    broker = open_broker(settings)
+    return _first_steps().SecuredService(broker) if settings.oncelog_secure else Service(broker)
+
+
+def _first_steps() -> Any:
+    try:
+        from oncelog.first_steps import secured
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] != "cryptography":
+            raise
+        raise SettingsError(
+            "oncelog.secure makes certificates with cryptography, which is not installed: pip install 'oncelog[secure]'"
+        ) from missing
+    return secured
+
+
 def open_service(settings: Settings) -> Serving:
     """A server that stands alone, or a broker among others, where `oncelog.cluster` says so."""
     if settings.oncelog_cluster is None:
-        return Service(open_broker(settings))
+        return open_alone(settings)
     # A machine that sleeps while ZooKeeper's go on must not be sure of its session when it wakes up.
     clock = BoottimeClock() if settings.oncelog_cluster.startswith(ZOOKEEPER) else SystemClock()
     if settings.oncelog_cluster.startswith(SHARED):
         return Worker(settings, SocketTree(settings.oncelog_cluster.removeprefix(SHARED), clock), clock=clock)
-    return ClusterBroker(settings, _tree(settings.oncelog_cluster, clock), clock=clock)
+    return ClusterBroker(settings, _tree(settings, settings.oncelog_cluster, clock), clock=clock)
 
 
-def _tree(where: str, clock: Clock) -> Tree:
+def _tree(settings: Settings, where: str, clock: Clock) -> Tree:
     if where.startswith(SCHEME):
         return SocketTree(where.removeprefix(SCHEME), clock)
     if not where.startswith(ZOOKEEPER):
         raise SettingsError(f"oncelog.cluster={where}: expected {ZOOKEEPER}HOST:PORT,.../FOLDER, or {SCHEME}PATH")
     try:
         from oncelog.cluster.tree_zookeeper import ZooKeeperTree
+        from oncelog.cluster.zookeeper_security import ZooKeeperSecurity
     except ModuleNotFoundError as missing:
         if missing.name != "kazoo":
             raise
@@ -238,7 +273,18 @@ def _tree(where: str, clock: Clock) -> Tree:
             "oncelog.cluster names ZooKeeper, which needs kazoo: pip install 'oncelog[zookeeper]'"
         ) from missing
     hosts, _, folder = where.removeprefix(ZOOKEEPER).partition("/")
-    return ZooKeeperTree(hosts, f"/{folder or 'oncelog'}", clock)
+    security = ZooKeeperSecurity(
+        is_encrypted=settings.zookeeper_ssl_client_enable,
+        trusted_file=settings.zookeeper_ssl_truststore_location,
+        own_file=settings.zookeeper_ssl_keystore_location,
+        own_password=settings.zookeeper_ssl_keystore_password,
+        checks_host=bool(settings.zookeeper_ssl_endpoint_identification_algorithm),
+        user=settings.oncelog_zookeeper_username,
+        password=settings.oncelog_zookeeper_password,
+        is_private=settings.zookeeper_set_acl,
+    )
+    security.check()
+    return ZooKeeperTree(hosts, f"/{folder or 'oncelog'}", clock, security=security)
 
 
 def _text(value: Any) -> str:
@@ -247,3 +293,20 @@ def _text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ",".join(map(str, value))
     return str(value)
+
+
+def change_users_at(where: str, change: Change) -> None:
+    """Of a cluster, whether its brokers are up or not. How to reach ZooKeeper the environment may say. Raises
+    SettingsError, TreeError, and what `change` raises."""
+    settings = read_settings({}, environ=os.environ)
+
+    async def run() -> None:
+        tree = _tree(settings, where, SystemClock())
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await tree.begin_session()
+                await change_in_tree(tree, Kind.USERS, change)
+        finally:
+            await tree.close()
+
+    run_loop(run())

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from oncelog.clock import Now
 from oncelog.cluster.fetcher import Fetcher
+from oncelog.cluster.links import Links
 from oncelog.embedded import open_broker
 from oncelog.log.config import LogConfig
 from oncelog.log.disk import RealDisk
@@ -122,12 +123,16 @@ class Node:
         return "127.0.0.1", self.broker.ports["PLAINTEXT"]
 
     def follow(self, leader: "Node", indexes: Iterator[int] | range = range(1)) -> Fetcher:
-        fetcher = Fetcher(self.broker, leader.number, lambda: leader.address, lambda _: None, lambda: 1)
+        fetcher = Fetcher(self.broker, leader.number, lambda: leader.address, lambda _: None, lambda: 1, self.links)
         self.fetchers.append(fetcher)
         for index in indexes:
             fetcher.follow(self.partition(index))
         fetcher.start()
         return fetcher
+
+    @property
+    def links(self) -> Links:
+        return Links(self.broker.settings, lambda: "")
 
     @contextmanager
     def asked(self) -> Iterator[RawConnection]:

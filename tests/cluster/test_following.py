@@ -266,7 +266,7 @@ async def test_a_follower_suspects_a_leader_that_refuses_it_twice(start: Start) 
         if not suspected.done():
             suspected.set_result(broker)
 
-    fetcher = Fetcher(follower.broker, 1, lambda: address, suspect, lambda: 1)
+    fetcher = Fetcher(follower.broker, 1, lambda: address, suspect, lambda: 1, follower.links)
     follower.fetchers.append(fetcher)
     fetcher.follow(follower.partition())
     fetcher.start()

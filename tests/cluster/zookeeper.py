@@ -13,16 +13,18 @@ TICK_MS = 200  # sessions last from 2 to 20 of them
 
 
 class ZooKeeper(Life):
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: str = "") -> None:
+        """`more` is added to its configuration."""
         super().__init__("ZooKeeper", folder / "zookeeper.log")
         self.folder = folder
+        self._more = more
         (self.port,) = free_ports(1)
 
     def start(self) -> None:
         config = self.folder / "zoo.cfg"
         config.write_text(
             f"tickTime={TICK_MS}\ndataDir={self.folder}/data\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
-            "admin.enableServer=false\nmaxClientCnxns=0\n"
+            f"admin.enableServer=false\nmaxClientCnxns=0\n{self._more}"
         )
         self.launch(_command(config), cwd=self.folder)
         self.await_ready(lambda: listens(self.port))

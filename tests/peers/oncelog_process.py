@@ -31,7 +31,9 @@ class OncelogProcess(ServerProcess):
 
     def command(self) -> list[str]:
         order = [*self._prefix, sys.executable, "-m", "oncelog", "serve"]
-        order += ["--listen", self.bootstrap_servers, "--data", str(self.data)]
+        order += ["--data", str(self.data)]
+        if "listeners" not in self.settings:
+            order += ["--listen", self.bootstrap_servers]
         for key, value in self.settings.items():
             order += ["--set", f"{key}={value}"]
         return order

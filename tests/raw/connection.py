@@ -4,6 +4,7 @@ It keeps nothing, retries nothing and checks nothing, so that a test sees what t
 """
 
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Iterator, Sequence
@@ -31,9 +32,20 @@ class ServerClosed(EOFError):
 
 
 class RawConnection:
-    def __init__(self, address: str | int, *, timeout_s: float = 30, client_id: str | None = "raw") -> None:
-        self.socket = socket.create_connection(host_and_port(address), timeout=timeout_s)
+    def __init__(
+        self,
+        address: str | int,
+        *,
+        timeout_s: float = 30,
+        client_id: str | None = "raw",
+        from_host: str | None = None,  # an address of this machine, as another than the usual one
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        source = None if from_host is None else (from_host, 0)
+        self.socket = socket.create_connection(host_and_port(address), timeout=timeout_s, source_address=source)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self.client_id = client_id
         self._correlation_id = 0
         self._asked: list[tuple[int, Message]] = []

@@ -22,6 +22,11 @@ CONSOLE_ADDRESS: Final = "127.0.0.1:8080"
 
 @click.command(name="serve")
 @click.option("--listen", metavar="HOST:PORT", help="Where to listen; 127.0.0.1:9092 when not given, port 0 for any.")
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="Ask for TLS and a password. Certificate and user are made on the first start. Needs the extra [secure].",
+)
 @click.option("--data", metavar="DIR", help="The data folder; it is made on the first start.")
 @click.option(
     "--config",
@@ -51,6 +56,7 @@ CONSOLE_ADDRESS: Final = "127.0.0.1:8080"
 @click.option("--console-faults", metavar="FILE", hidden=True, type=click.Path(dir_okay=False, path_type=Path))
 def command(
     listen: str | None,
+    secure: bool,
     data: str | None,
     config: Path | None,
     given: tuple[str, ...],
@@ -82,10 +88,11 @@ def command(
     beside = None if console is None else _console(console, console_faults)
     if data is not None and not data.strip():
         raise click.UsageError("--data is empty: name a folder, such as --data data, or leave it out for oncelog-data")
-    if workers > 1 and (console is not None or cluster is not None):
-        raise click.UsageError("--workers goes with neither --console nor --cluster")
+    if workers > 1 and (console is not None or cluster is not None or secure):
+        raise click.UsageError("--workers goes with neither --console nor --cluster nor --secure")
     short = [
-        ("listeners", listen and f"PLAINTEXT://{listen}"),
+        ("listeners", listen and f"{'SASL_SSL' if secure else 'PLAINTEXT'}://{listen}"),
+        ("oncelog.secure", "true" if secure else None),
         ("log.dir", data),
         ("oncelog.cluster", cluster),
         ("oncelog.metrics.listener", metrics),

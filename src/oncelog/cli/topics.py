@@ -6,8 +6,10 @@ import click
 
 from oncelog.cli._endings import speaks_to_brokers
 from oncelog.cli._groups import ListsAtFirst
+from oncelog.cli._least_rights import ROLES, Needs, parts
 from oncelog.cli._options import Connecting, PartitionCount, connecting, formatted, pairs
 from oncelog.cli._output import emit
+from oncelog.cli._rules import command_of
 
 if TYPE_CHECKING:
     from oncelog.cli._cluster import Cluster
@@ -19,9 +21,15 @@ config_option = click.option(
 )
 
 
-@click.group(name="topics", cls=ListsAtFirst)
+class TopicCommands(ListsAtFirst):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """`--acls` is a command here, whatever it looks like."""
+        return super().parse_args(ctx, ["acls", *args[1:]] if args[:1] == ["--acls"] else args)
+
+
+@click.group(name="topics", cls=TopicCommands)
 def command() -> None:
-    """List, describe, create, delete and alter topics; without a command: list."""
+    """List, describe, create, delete and alter topics, tell what rights they take; without a command: list."""
 
 
 @command.command(name="list")
@@ -198,3 +206,36 @@ def alter(
         if partitions is not None:
             each_outcome(cluster.admin.create_partitions([NewPartitions(name, partitions) for name in known]))
             cluster.settle(lambda now: all(_is_ready(now.topics.get(name), partitions) for name in known))
+
+
+@command.command()
+@click.option("--principal", metavar="TYPE:NAME", default="User:NAME", show_default=True, help="Who needs the rights.")
+@click.option("--group", metavar="GROUP", help="The consumer's group.")
+@click.option("--name", metavar="NAME", help="The name of the sink, the copy or the flow.")
+@click.option("--to", metavar="TOPIC", multiple=True, help="What a copy or a flow writes to; repeatable.")
+@click.option("--through", metavar="TOPIC", multiple=True, help="Between the stages of a flow; repeatable.")
+@click.argument("role", type=click.Choice(ROLES))
+@click.argument("topics", metavar="TOPIC...", nargs=-1)
+def acls(
+    principal: str,
+    group: str | None,
+    name: str | None,
+    to: tuple[str, ...],
+    through: tuple[str, ...],
+    role: str,
+    topics: tuple[str, ...],
+) -> None:
+    """Print, as commands, the rights that somebody needs of topics, and no more. `oncelog topics --acls` is the same.
+
+    No broker is asked. TOPIC is what is written by a producer or a sink, and what is read by a consumer, a copy or a
+    flow.
+    """
+    needs = Needs(role=role, topics=topics, to=to, through=through, group=group, name=name)
+    if needs.lacks is not None:
+        raise click.UsageError(f"what a {role} needs depends on {needs.lacks}, which is missing")
+    where = ""
+    for part in parts(needs):
+        if part.where != where:
+            where = part.where
+            click.echo(f"# {where}")
+        click.echo(command_of(principal, part.given, "PREFIXED" if part.is_prefix else "LITERAL"))

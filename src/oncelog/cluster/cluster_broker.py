@@ -5,6 +5,7 @@ from oncelog.cluster.cluster_topics import ClusterTopics
 from oncelog.cluster.documents import NodeDocument
 from oncelog.cluster.fetcher import Fetcher
 from oncelog.cluster.file import FileCluster
+from oncelog.cluster.links import Links
 from oncelog.cluster.supervisor import Supervisor
 from oncelog.cluster.tree import Tree
 from oncelog.cluster.tree_cluster import Own, TreeCluster
@@ -25,6 +26,7 @@ class ClusterBroker:
     def __init__(self, settings: Settings, tree: Tree, *, clock: Clock | None = None) -> None:
         """Raises `FolderInUse` when another one has the folder."""
         disk, clock = RealDisk(), clock or SystemClock()
+        self._links = Links(settings, lambda: self._cluster.secret)
         self._own = own = self._open_own(settings, disk, clock)
         try:
             if settings.oncelog_cluster_folder_lost:
@@ -93,13 +95,14 @@ class ClusterBroker:
                 lambda: self._address(leader),
                 self.supervisor.suspect,
                 lambda: self._cluster.peers[self._own.node_id].epoch,
+                self._links,
             )
             self._fetchers[leader].start()
         return self._fetchers[leader]
 
     def _address(self, leader: int) -> tuple[str, int] | None:
         member = self._cluster.members.get(leader)
-        return None if member is None else next(iter(member.endpoints.values()))
+        return None if member is None else self._links.address(member)
 
     def _gone(self, topic: str) -> None:
         """What was committed for it would be wrong for the next one of its name."""

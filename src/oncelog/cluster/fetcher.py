@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
+from oncelog.cluster.links import Links
 from oncelog.cluster.peer import Peer, PeerGone
 from oncelog.log.config import Flush
 from oncelog.log.errors import LogError
@@ -119,8 +120,10 @@ class Fetcher:
         address: Callable[[], tuple[str, int] | None],
         suspected: Callable[[int], None],
         epoch: Callable[[], int],
+        links: Links,
     ) -> None:
         self._broker = broker
+        self._links = links
         self._leader_id = leader_id
         self._address = address
         self._suspected = suspected
@@ -187,7 +190,7 @@ class Fetcher:
         if address is None:
             await asyncio.sleep(AGAIN_S)  # it is not up: nothing to be said about
             return
-        peer = line.peer = await Peer.connect(address, CONNECT_S)
+        peer = line.peer = await self._links.connect(address, CONNECT_S)
         line.refused_s = NEVER_S
         line.is_interrupted = False
         while not line.is_interrupted:

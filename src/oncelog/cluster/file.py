@@ -78,6 +78,7 @@ class FileCluster:
         self.node_id = node_id
         self.members = {node_id: Member({})}
         self.away: dict[int, Member] = {}
+        self.secret = ""
         disk.mkdir(folder)
         if disk.exists(f"{folder}/{TREE_FOLDER}"):
             raise UnfitFolder(
@@ -279,6 +280,16 @@ def write_state(disk: Disk, folder: str, state: dict[str, Any]) -> None:
     state = {name: value for name, value in state.items() if name != CHECK}
     state[CHECK] = _check_sum(state)
     replace_file(disk, f"{folder}/{META_FILE}", json.dumps(state, indent=2).encode() + b"\n")
+
+
+def prepare_folder(disk: Disk, folder: str) -> None:
+    """For what is stored there before the first start; with the folder's lock held. Of no node yet, nor alone or among
+    others. Raises DamagedFolder and UnfitFolder."""
+    state = read_state(disk, folder)
+    if state["is_member"]:
+        raise UnfitFolder(f"{folder} belongs to a broker of a cluster, which keeps this where its brokers agree")
+    if not disk.exists(f"{folder}/{META_FILE}"):
+        write_state(disk, folder, state)
 
 
 def read_state(disk: Disk, folder: str) -> dict[str, Any]:

@@ -21,15 +21,17 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from oncelog.clock import Clock, SystemClock
-from oncelog.cluster.documents import LIVE, NODES, TOPICS, decode_node, decode_topic
+from oncelog.cluster.documents import CONFIG, LIVE, NODES, TOPICS, decode_node, decode_topic
 from oncelog.cluster.file import META_FILE, TREE_FOLDER, UnfitFolder
 from oncelog.cluster.folder_lock import FolderLock
+from oncelog.cluster.links import Links
 from oncelog.cluster.peer import Peer
 from oncelog.cluster.tree import SESSION_TIMEOUT_MS
 from oncelog.cluster.tree_server import TreeServer
 from oncelog.cluster.tree_store import TreeStore
 from oncelog.log.disk import RealDisk
 from oncelog.replication.leadership import Leadership
+from oncelog.server.settings_reading import read_settings
 from oncelog.settings import SettingsError, parse_address
 from oncelog.waiting import result_of, until_ended
 from oncelog.wire.requests import request_schema
@@ -46,6 +48,7 @@ MOST_SOCKET_BYTES: Final = 107  # a system's bound; data folders may lie deep
 MOST_BROKERS: Final = 5
 LOG_FILE: Final = "broker.log"
 METADATA_VERSION: Final = 1  # the first that can ask about no topic
+PLAINTEXT: Final = "PLAINTEXT"
 SCHEME: Final = "unix:"
 
 
@@ -71,11 +74,13 @@ class Parent:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        """`addresses`: where each broker listens; any port of the loopback without them. `first`: its number.
+        """`addresses`: where each broker listens; any port of the loopback without them. Of `listeners` in the settings
+        only the name of the first counts, such as SASL_SSL. `first`: its number.
         `variables` are added to the environment of brokers."""
         self._folder = Path(folder)
         self._folder.mkdir(0o700, parents=True, exist_ok=True)
         self._settings = settings
+        self._listener = settings.get("listeners", PLAINTEXT).partition("://")[0]
         self._listen = dict(zip(range(first, first + count), addresses or ["127.0.0.1:0"] * count, strict=True))
         self._session_timeout_ms = session_timeout_ms
         self._variables = variables or {}
@@ -276,7 +281,7 @@ class Parent:
         return dict(self._settings) | {
             "node.id": str(node_id),
             "log.dir": str(self._folder / str(node_id)),
-            "listeners": f"PLAINTEXT://{self._listen[node_id]}",
+            "listeners": f"{self._listener}://{self._listen[node_id]}",
             "oncelog.cluster": f"{SCHEME}{self._socket}",
             **self.own_settings.get(node_id, {}),
         }
@@ -330,10 +335,14 @@ class Parent:
         copies. Who cannot be asked is passed over: it may be reached from elsewhere alone."""
         assert self._tree is not None
         tree = self._tree.store.nodes
+        config = tree.get(CONFIG)
+        secret = "" if config is None else json.loads(config.node.value).get("secret", "")
         for node_id in nodes:
+            links = Links(read_settings(self._given(node_id)), lambda: secret)
             with contextlib.suppress(OSError):
                 async with asyncio.timeout(ACQUAINTED_S):
-                    peer = await Peer.connect(parse_address("listeners", self._listen[node_id]), ACQUAINTED_S)
+                    address = parse_address("listeners", self._listen[node_id])
+                    peer = await links.connect(address, ACQUAINTED_S)
                     try:
                         while await _brokers_seen(peer) < len(tree.children(LIVE[1:])):
                             await asyncio.sleep(LOOK_S)

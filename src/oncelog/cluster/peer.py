@@ -1,6 +1,7 @@
 """A connection to another broker: one request at a time, and its answer."""
 
 import asyncio
+import ssl
 from typing import Self, cast
 
 from oncelog.wire.frames import SIZE, SIZE_BYTES, Buffer
@@ -23,10 +24,12 @@ class Peer(asyncio.BufferedProtocol):
         self._reason: str | None = None
 
     @classmethod
-    async def connect(cls, address: tuple[str, int], timeout_s: float) -> Self:
+    async def connect(
+        cls, address: tuple[str, int], timeout_s: float, *, encrypted: ssl.SSLContext | None = None
+    ) -> Self:
         """Raises OSError, and TimeoutError, which is one."""
         async with asyncio.timeout(timeout_s):
-            _, peer = await asyncio.get_running_loop().create_connection(cls, *address)
+            _, peer = await asyncio.get_running_loop().create_connection(cls, *address, ssl=encrypted)
         return peer
 
     async def ask(self, frame: Buffer, timeout_s: float) -> bytearray:

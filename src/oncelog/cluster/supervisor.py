@@ -24,6 +24,8 @@ from oncelog.cluster.documents import (
     decode_topic,
     encode_topic,
 )
+from oncelog.cluster.file import UnfitFolder
+from oncelog.cluster.stored_documents import change_in_tree
 from oncelog.cluster.tree import ABSENT, Check, Node, Outdated, Put, Remove, Tree, TreeError, Unsure
 from oncelog.cluster.tree_cluster import TreeCluster
 from oncelog.replication.leader import Proposal, Rules
@@ -250,13 +252,16 @@ class Supervisor:
         for kind in kinds:
             await self._read_document(kind)
 
-    async def _read_document(self, kind: Kind) -> Node | None:
+    async def _read_document(self, kind: Kind) -> None:
         node = await self._tree.get(f"/{kind}")
         try:
             self._topics.see_document(kind, {} if node is None else documents.decode(kind, node.value))
         except documents.Damaged as damage:
+            if self._document is None:  # to go on without rules could let everybody in
+                raise UnfitFolder(
+                    f"what the brokers have agreed on cannot be read: {damage}. Restore /{kind} where they agree"
+                ) from damage
             logger.error("/%s is passed over: %s", kind, damage)
-        return node
 
     def _see(self, name: str, node: Node) -> None:
         try:
@@ -413,23 +418,15 @@ class Supervisor:
         await self._until(lambda: self._is_led(name))
 
     async def change_document(self, kind: Kind, change: Change) -> None:
-        for _ in range(TRIES):
-            try:
-                node = await self._read_document(kind)
-                changed = change(self._topics.document(kind))
-                if changed == self._topics.document(kind):
-                    return
-                version = ABSENT if node is None else node.version
-                await self._tree.change(Put(f"/{kind}", documents.encode(kind, changed), version))
-            except Outdated:
-                continue
-            except documents.TooMuch as refusal:
-                raise KafkaError(ErrorCode.policy_violation, str(refusal)) from refusal
-            except TreeError as error:
-                raise _undecided(error) from error
-            self._topics.see_document(kind, changed)
-            return
-        raise KafkaError(ErrorCode.request_timed_out, f"others were changing the {kind} all the while; try again")
+        try:
+            changed = await change_in_tree(self._tree, kind, change)
+        except documents.TooMuch as refusal:
+            raise KafkaError(ErrorCode.policy_violation, str(refusal)) from refusal
+        except documents.Damaged as damage:
+            raise KafkaError(ErrorCode.unknown_server_error, str(damage)) from damage
+        except TreeError as error:
+            raise _undecided(error) from error
+        self._topics.see_document(kind, changed)
 
     async def delete(self, topic: Topic) -> None:
         path = f"{TOPICS}/{topic.name}"

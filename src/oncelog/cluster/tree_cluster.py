@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import secrets
 from typing import Any, Protocol
 
 from oncelog.clock import Clock, Now
@@ -17,6 +18,7 @@ from oncelog.server.ports import ClusterStorageError, Member, PidKind
 
 logger = logging.getLogger(__name__)
 
+SECRET_BYTES = 32
 TRIES = 20  # of a change that others were faster with, each time
 
 
@@ -65,12 +67,17 @@ class TreeCluster:
         self.members: dict[int, Member] = {}
         self.away: dict[int, Member] = {}
         self._document: NodeDocument | None = None
+        self.secret = ""  # by which brokers know each other
 
     # Among others
 
     async def agree(self) -> None:
         """On what is the same for all brokers. Raises UnfitFolder where this one's is another."""
-        mine: dict[str, Any] = {"cluster_id": self.own.cluster_id, "oncelog.lease.lifetime.ms": self._lifetime_ms}
+        mine: dict[str, Any] = {
+            "cluster_id": self.own.cluster_id,
+            "oncelog.lease.lifetime.ms": self._lifetime_ms,
+            "secret": secrets.token_urlsafe(SECRET_BYTES),
+        }
         node = await self.tree.get(CONFIG)
         if node is None:
             if self.own.holds_partitions:
@@ -79,7 +86,8 @@ class TreeCluster:
                     "Restore that (the folder `tree`, or ZooKeeper's), or use empty folders"
                 )
             try:
-                await self.tree.change(Put(CONFIG, json.dumps(mine, sort_keys=True).encode(), ABSENT))
+                await self.tree.change(Put(CONFIG, _config(mine), ABSENT))
+                self.secret = mine["secret"]
                 return
             except Outdated:
                 node = await self.tree.get(CONFIG)
@@ -92,6 +100,21 @@ class TreeCluster:
         if found["cluster_id"] != self.own.cluster_id:
             self.own.join(found["cluster_id"])
         self.cluster_id = found["cluster_id"]
+        self.secret = found.get("secret") or await self._share(mine["secret"])
+
+    async def _share(self, secret: str) -> str:
+        """Of brokers of a version that had none."""
+        for _ in range(TRIES):
+            node = await self.tree.get(CONFIG)
+            found = {} if node is None else json.loads(node.value)
+            if node is None or found.get("secret"):
+                return str(found.get("secret", secret))
+            try:
+                await self.tree.change(Put(CONFIG, _config({**found, "secret": secret}), node.version))
+                return secret
+            except Outdated:
+                continue
+        raise ClusterStorageError("the brokers could not agree on their secret: others changed it all the while")
 
     async def join(self, document: NodeDocument) -> None:
         """From here on this broker is up, in a new epoch."""
@@ -174,3 +197,7 @@ class TreeCluster:
 
     def close(self) -> None:
         self.own.close()
+
+
+def _config(found: dict[str, Any]) -> bytes:
+    return json.dumps(found, sort_keys=True).encode()

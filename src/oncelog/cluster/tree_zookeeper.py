@@ -16,6 +16,7 @@ It knows no recursive watches: each folder and each node has its own, set anew b
 """
 
 import asyncio
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Sequence
@@ -54,6 +55,7 @@ from oncelog.cluster.tree import (
     check_path,
     in_time,
 )
+from oncelog.cluster.zookeeper_security import OPEN, ZooKeeperSecurity
 
 AGAIN_S = 0.1  # after a connection that could not be made
 BEGIN_S = 20.0  # then it is tried with another client
@@ -72,8 +74,17 @@ class ZooKeeperTree:
     The machine may sleep while ZooKeeper's goes on, so the clock's monotonic time must go on in sleep.
     """
 
-    def __init__(self, hosts: str, folder: str, clock: Clock, *, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
+    def __init__(
+        self,
+        hosts: str,
+        folder: str,
+        clock: Clock,
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        security: ZooKeeperSecurity = OPEN,
+    ) -> None:
         self.hosts = hosts
+        self.security = security
         self.folder = folder
         self.clock = clock
         self.asked_timeout_ms = session_timeout_ms
@@ -96,7 +107,7 @@ class ZooKeeperTree:
 
     async def begin_session(self) -> None:
         while self._session is None:
-            timeout_ms = await _granted_ms(self.hosts, self.asked_timeout_ms)
+            timeout_ms = await _granted_ms(self.hosts, self.asked_timeout_ms, self.security)
             session = _Session(self, timeout_ms)
             try:
                 await session.begin()
@@ -172,6 +183,7 @@ class _Session:
             hosts=tree.hosts,
             timeout=timeout_ms / 1000,
             connection_retry={"max_tries": -1, "delay": AGAIN_S, "backoff": 1, "interrupt": self._ended.is_set},
+            **tree.security.options(),
         )
         self._client.add_listener(self._on_state)
 
@@ -376,19 +388,20 @@ def _add(transaction: TransactionRequest, path: str, change: Change) -> None:
             transaction.delete(path, change.version)
 
 
-async def _granted_ms(hosts: str, asked_ms: int) -> int:
+async def _granted_ms(hosts: str, asked_ms: int, security: ZooKeeperSecurity) -> int:
     """At most what is asked for: servers have bounds of their own, and kazoo does not tell what was granted."""
+    context = security.context()
     while True:
         for host in hosts.split(","):
             with suppress(OSError, asyncio.IncompleteReadError, TimeoutError, struct.error):
                 async with asyncio.timeout(GREETING_S):
-                    return min(asked_ms, await _granted_by(host.strip(), asked_ms))
+                    return min(asked_ms, await _granted_by(host.strip(), asked_ms, context))
         await asyncio.sleep(AGAIN_S)
 
 
-async def _granted_by(host: str, asked_ms: int) -> int:
+async def _granted_by(host: str, asked_ms: int, context: ssl.SSLContext | None) -> int:
     name, _, port = host.rpartition(":")
-    reader, writer = await asyncio.open_connection(name.strip("[]"), int(port))
+    reader, writer = await asyncio.open_connection(name.strip("[]"), int(port), ssl=context)
     try:
         greeting = CONNECT.pack(0, 0, asked_ms, 0, 16, bytes(16), False)
         writer.write(struct.pack(">i", len(greeting)) + greeting)

@@ -15,6 +15,7 @@ from typing import Final
 MOST_RULES_CHARACTERS: Final = 4096
 MOST_NAME_CHARACTERS: Final = 1024
 MOST_MAPPED_CHARACTERS: Final = 512  # of a name that a pattern is tried with
+MOST_COMMAS: Final = 20  # in such a name: what usual patterns look for, so that the time of a search grows with them
 MOST_REPETITIONS: Final = 12
 
 # As Kafka splits them: a backslash hides what follows it from the slashes and commas of the rule's own syntax.
@@ -66,6 +67,8 @@ class PrincipalMapping:
         most = MOST_MAPPED_CHARACTERS if self._has_patterns else MOST_NAME_CHARACTERS
         if len(name) > most:
             raise NoRule(f"a name of {len(name)} characters, where {most} are the most")
+        if self._has_patterns and name.count(",") > MOST_COMMAS:
+            raise NoRule(f"a name with more than {MOST_COMMAS} commas")
         for rule in self._rules:
             result = rule.apply(name)
             if result is not None:

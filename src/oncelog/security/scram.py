@@ -2,7 +2,7 @@
 
 The server keeps no password, only what proves that somebody else knows it. Whoever is unknown gets a challenge, too, by
 credentials that were made up, and fails where a wrong password fails: with the same steps, after the same work. The
-client's side is in `client/net/sasl/scram.py`.
+client's side is in `scram_client.py`.
 """
 
 import hashlib
@@ -58,9 +58,10 @@ Find = Callable[[str], Found]
 # What both sides compute
 
 
-def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
+def salted_password(mechanism: str, password: str | bytes, salt: bytes, iterations: int) -> bytes:
     """Milliseconds of work, and on purpose."""
-    return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+    raw = password.encode() if isinstance(password, str) else password
+    return hashlib.pbkdf2_hmac(HASHES[mechanism], raw, salt, iterations)
 
 
 def signed(mechanism: str, key: bytes, message: bytes) -> bytes:

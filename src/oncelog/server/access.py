@@ -1,19 +1,42 @@
-"""What clients may do here. Handlers ask `Rights`, which each connection has of its own."""
+"""What clients may do here. Handlers ask `Rights`, which each connection has of its own.
 
+Where no authorizer is set everybody has every right, and nothing is looked up. Elsewhere the rules are those of the
+document that the brokers agree by, and what was decided once is remembered until one of them changes.
+"""
+
+import logging
 from collections.abc import Callable
 from typing import Final, Protocol
+from weakref import WeakValueDictionary
 
+from oncelog.security.acls import Acls, principals_of
+from oncelog.security.bindings import Binding, plain_host
+from oncelog.security.brokers import is_broker
+from oncelog.security.documents import Kind
 from oncelog.security.operations import Operation, Resource
+from oncelog.server.operations import KNOWN
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Topics
 
 ANONYMOUS: Final = "User:ANONYMOUS"
+MOST_REMEMBERED: Final = 50_000  # decisions, of all principals together: some 20 MB
+MOST_CHARACTERS: Final = 249  # of a name in them: as many as a topic may have, and hardly a group has more
+
+logger = logging.getLogger(__name__)
 
 
 class Rights(Protocol):
     """Of one principal, at one host. What it answers may change with each step of the loop."""
 
     def may(self, operation: Operation, resource: Resource, name: str) -> bool: ...
+
+    def may_somewhere(self, operation: Operation, resource: Resource) -> bool:
+        """Whether there may be a name for which it may."""
+        ...
+
+    def operations(self, resource: Resource, name: str) -> int:
+        """All that it may, as bits (KIP-430)."""
+        ...
 
 
 class EveryRight:
@@ -22,19 +45,117 @@ class EveryRight:
     def may(self, operation: Operation, resource: Resource, name: str) -> bool:
         return True
 
+    def may_somewhere(self, operation: Operation, resource: Resource) -> bool:
+        return True
+
+    def operations(self, resource: Resource, name: str) -> int:
+        return KNOWN[resource]
+
 
 EVERY_RIGHT: Final = EveryRight()
+
+
+class _Remembered:
+    """How many decisions there are, and who has them."""
+
+    def __init__(self) -> None:
+        self.rights: WeakValueDictionary[tuple[str, str], GivenRights] = WeakValueDictionary()
+        self._count = 0
+
+    def count(self) -> None:
+        self._count += 1
+        if self._count > MOST_REMEMBERED:
+            self.forget()
+            self._count = 1
+
+    def forget(self) -> None:
+        self._count = 0
+        for rights in list(self.rights.values()):
+            rights.forget()
+
+
+class GivenRights:
+    """Those that rules give."""
+
+    __slots__ = ("__weakref__", "_acls", "_granted", "_remembered", "_somewhere", "_who")
+
+    def __init__(self, who: tuple[str, str], acls: Acls, remembered: _Remembered) -> None:
+        self._who = who
+        self._acls = acls
+        self._remembered = remembered
+        self._granted: dict[tuple[Resource, str], int] = {}
+        self._somewhere: dict[tuple[Operation, Resource], bool] = {}
+
+    def may(self, operation: Operation, resource: Resource, name: str) -> bool:
+        bits = self._granted.get((resource, name))
+        if bits is None:
+            bits = self._decide(resource, name)
+        return bits >> operation & 1 == 1
+
+    def may_somewhere(self, operation: Operation, resource: Resource) -> bool:
+        found = self._somewhere.get((operation, resource))
+        if found is None:
+            found = self._acls.granted_somewhere(*self._who, operation, resource)
+            self._somewhere[operation, resource] = found
+        return found
+
+    def operations(self, resource: Resource, name: str) -> int:
+        bits = self._granted.get((resource, name))
+        return (self._decide(resource, name) if bits is None else bits) & KNOWN[resource]
+
+    def _decide(self, resource: Resource, name: str) -> int:
+        bits = self._acls.granted(*self._who, resource, name)
+        if len(name) <= MOST_CHARACTERS:
+            self._remembered.count()
+            self._granted[resource, name] = bits
+        return bits
+
+    def forget(self) -> None:
+        self._granted.clear()
+        self._somewhere.clear()
 
 
 class Access:
     """Who may do what; the same for all connections."""
 
     def __init__(self, settings: Settings, topics: Topics) -> None:
+        self.is_asked = bool(settings.authorizer_class_name)
         self._told: list[Callable[[], None]] = []
+        self._topics = topics
+        self._super_users = principals_of(settings.super_users)
+        self._acls = Acls(allow_if_none=settings.allow_everyone_if_no_acl_found)
+        self._remembered = _Remembered()
+        if self.is_asked:
+            topics.tell_documents(self._see)
 
     def rights(self, principal: str, host: str) -> Rights:
-        return EVERY_RIGHT
+        if not self.is_asked or principal in self._super_users or is_broker(principal):
+            return EVERY_RIGHT
+        who = (principal, plain_host(host))
+        known = self._remembered.rights.get(who)
+        if known is None:
+            known = self._remembered.rights[who] = GivenRights(who, self._acls, self._remembered)
+        return known
 
     def tell_changes(self, told: Callable[[], None]) -> None:
         """Whenever rights may have become others."""
         self._told.append(told)
+
+    def bindings(self) -> list[Binding]:
+        """All of them, as they are now."""
+        return list(self._acls.bindings.values())
+
+    def binding(self, key: str) -> Binding | None:
+        return self._acls.bindings.get(key)
+
+    def _see(self, kind: Kind) -> None:
+        if kind is not Kind.ACLS:
+            return
+        unread = self._acls.see(self._topics.document(Kind.ACLS).keys())
+        if unread:
+            logger.error(
+                "%d access rules that this version cannot read count for nothing, such as %r", len(unread), unread[0]
+            )
+        self._remembered.forget()
+        for told in self._told:
+            told()

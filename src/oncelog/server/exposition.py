@@ -339,6 +339,36 @@ FAMILIES: tuple[Family[Broker], ...] = (
         "How long they were told to wait.",
         _by_quota("throttled_ms", 0.001),
     ),
+    Family(
+        "oncelog_authentications_total",
+        "counter",
+        "Proofs of who a client is that were good.",
+        _counter("authentications"),
+    ),
+    Family(
+        "oncelog_authentications_failed_total",
+        "counter",
+        "Proofs that failed, and what came in the place of one.",
+        _counter("authentications_failed"),
+    ),
+    Family(
+        "oncelog_authentications_barred_total",
+        "counter",
+        "Proofs that were not looked at, since their hosts had failed too often.",
+        _counter("authentications_barred"),
+    ),
+    Family(
+        "oncelog_strangers_closed_total",
+        "counter",
+        "Connections closed because they had not proven who they are: too late, or others wanted in.",
+        _counter("strangers_closed"),
+    ),
+    Family(
+        "oncelog_sessions_ended_total",
+        "counter",
+        "Connections closed because the time of their proofs was over.",
+        _counter("sessions_ended"),
+    ),
     Family("oncelog_received_bytes_total", "counter", "Bytes received.", _counter("bytes_received")),
     Family("oncelog_sent_bytes_total", "counter", "Bytes sent.", _counter("bytes_sent")),
     Family(

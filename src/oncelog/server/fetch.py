@@ -12,11 +12,13 @@ from oncelog.log.errors import Damaged, LogError, OffsetOutOfRange
 from oncelog.log.partition import PartitionLog
 from oncelog.log.slices import Slice
 from oncelog.log.steps import at_once
+from oncelog.security.operations import Operation, Resource
+from oncelog.server.api_rights import demand
 from oncelog.server.call import Call, Encoded
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.partitions import partition_of, topic_of
 from oncelog.server.straight import STRAIGHT_BYTES
-from oncelog.server.topics import Partition, Topic, Topics
+from oncelog.server.topics import Partition, Topic
 from oncelog.wire.fetch_request import FetchPartition, FetchRequest
 from oncelog.wire.hot import FETCH_TOPIC_IDS, Fetched, encode_fetched
 
@@ -92,10 +94,15 @@ def code_of(error: LogError, log: PartitionLog) -> ErrorCode:
     return ErrorCode.kafka_storage_error
 
 
-def _topic(topics: Topics, name: bytes, version: int) -> Topic:
-    if version < FETCH_TOPIC_IDS:
-        return topic_of(topics, name.decode())
-    return topic_of(topics, None, UUID(bytes=name) if name != NO_TOPIC_ID else None)
+def _topic(name: bytes, call: Call) -> Topic:
+    topics, rights = call.broker.topics, call.rights
+    if call.version < FETCH_TOPIC_IDS:
+        text = name.decode()
+        demand(rights, Operation.READ, Resource.TOPIC, text)
+        return topic_of(topics, text)
+    topic = topic_of(topics, None, UUID(bytes=name) if name != NO_TOPIC_ID else None)
+    demand(rights, Operation.READ, Resource.TOPIC, topic.name)
+    return topic
 
 
 class Fetch:
@@ -124,7 +131,7 @@ class Fetch:
         topic: Topic | None = None
         refusal = 0
         try:
-            topic = _topic(self._call.broker.topics, name, self._call.version)
+            topic = _topic(name, self._call)
         except KafkaError as error:
             refusal = error.code
         asked = self._topics.setdefault(name, {})

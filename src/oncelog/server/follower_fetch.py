@@ -15,6 +15,7 @@ from oncelog.log.slices import Slice
 from oncelog.replication.following import Ask, Diverging, OtherEpoch, Refusal, TooEarly
 from oncelog.replication.leader import Leader
 from oncelog.replication.replica import Fetching, Replica
+from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server.call import Call, Encoded
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.fetch import ASKED_IN_A_STEP, SHARES, Found, code_of
@@ -241,4 +242,16 @@ class FollowerFetching:
 
 
 async def follower_fetch(request: FollowerFetch, call: Call) -> Encoded:
+    if not call.rights.may(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
+        return _not_allowed(request, call)
     return await FollowerFetching(request, call).answer()
+
+
+def _not_allowed(request: FollowerFetch, call: Call) -> Encoded:
+    code = ErrorCode.topic_authorization_failed
+    refused: Found = [
+        (topic_id, [Fetched(each[0], code, -1, -1, b"") for each in partitions])
+        for topic_id, partitions in request.topics
+    ]
+    buffers = encode_fetched(call.version, call.correlation_id, refused)
+    return Encoded(buffers)

@@ -3,9 +3,10 @@
 import logging
 from collections.abc import Callable
 
+from oncelog.security import brokers
 from oncelog.security.failures import Failures
 from oncelog.server.broker import Broker
-from oncelog.server.proofs import Proof, new_proof
+from oncelog.server.proofs import BrokerProof, Proof, new_proof
 from oncelog.server.strangers import Strangers
 from oncelog.server.tokens import SignedTokens
 
@@ -21,15 +22,22 @@ class Guard:
         self._log = log
         self.strangers = Strangers(lambda: broker.clock.now().monotonic_ms)
         self._failures = Failures(broker.settings.oncelog_max_failed_authentications_per_minute)
-        self._tokens: SignedTokens | None = None
+        self._tokens: dict[str, SignedTokens] = {}  # by listener
 
-    def begin(self, mechanism: str) -> Proof:
-        return new_proof(mechanism, self._broker.users.now, self._broker.proofs, self._signed_tokens)
+    @property
+    def knows_brokers(self) -> bool:
+        return bool(self._broker.cluster.secret)
 
-    def _signed_tokens(self) -> SignedTokens:
-        if self._tokens is None:
-            self._tokens = SignedTokens(self._broker.settings, self._broker.clock, self._broker.proofs)
-        return self._tokens
+    def begin(self, mechanism: str, listener: str) -> Proof:
+        if mechanism == brokers.MECHANISM:
+            return BrokerProof(self._broker.cluster.secret)
+        return new_proof(mechanism, self._broker.users.now, self._broker.proofs, lambda: self._signed_tokens(listener))
+
+    def _signed_tokens(self, listener: str) -> SignedTokens:
+        if listener not in self._tokens:
+            settings = self._broker.settings.of_listener(listener)
+            self._tokens[listener] = SignedTokens(settings, self._broker.clock, self._broker.proofs)
+        return self._tokens[listener]
 
     def is_barred(self, host: str) -> bool:
         is_barred = self._failures.is_barred(host, self._broker.clock.now().monotonic_ms)

@@ -6,9 +6,11 @@ more than a small frame, and one as large behind it.
 """
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 from oncelog.clock import Now
+from oncelog.security import brokers
 from oncelog.security.gate import (
     API_VERSIONS,
     IT_IS_OVER,
@@ -212,13 +214,16 @@ class GuardedConnection(Connection):
             self._connections.log_refused(self.client_host, BARRED)
             await self._delay(call.now)
             return None
-        if mechanism not in self._mechanisms:
+        if not self._is_enabled(mechanism):
             code = ErrorCode.unsupported_sasl_mechanism
             self._fail("it asks for a mechanism that is not enabled")
             await self._delay(call.now)
         elif self._gate.begin(mechanism, call.version):
-            self._proof = self._guard.begin(mechanism)
+            self._proof = self._guard.begin(mechanism, self._endpoint.name)
         return call.new("SaslHandshakeResponse", error_code=code, mechanisms=self._mechanisms)
+
+    def _is_enabled(self, mechanism: str) -> bool:
+        return mechanism in self._mechanisms or (mechanism == brokers.MECHANISM and self._guard.knows_brokers)
 
     def _take_raw(self, token: bytes, now: Now) -> None:
         api = self._apis[SASL_AUTHENTICATE]
@@ -253,17 +258,17 @@ class GuardedConnection(Connection):
             error_code=code,
             error_message=told,
             auth_bytes=answer,
-            session_lifetime=session_ms,
+            session_lifetime=timedelta(milliseconds=session_ms),
         )
 
     def _open(self, proof: Proof) -> int:
         """How long it counts, as the client is told it. Raises Refused."""
-        gate, principal, now = self._gate, f"User:{proof.name}", self._broker.clock.now()
+        gate, principal, now = self._gate, proof.principal, self._broker.clock.now()
         if gate.principal is not None and principal != gate.principal:
             why = other_principal(gate.principal, principal)
             raise Refused(why, why)
         expires_in_ms = None if proof.expires_wall_ms is None else proof.expires_wall_ms - now.wall_ms
-        session_ms = lifetime_ms(self._session_ms, expires_in_ms)
+        session_ms = lifetime_ms(0 if brokers.is_broker(principal) else self._session_ms, expires_in_ms)
         self._proof = None
         gate.open(principal, None if session_ms is None else now.monotonic_ms + session_ms)
         self._is_free = session_ms is None

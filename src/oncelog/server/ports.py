@@ -47,6 +47,11 @@ class Cluster(Grants, Protocol):
         ...
 
     @property
+    def secret(self) -> str:
+        """By which brokers know each other; empty where there is one."""
+        ...
+
+    @property
     def start_epoch(self) -> int:
         """Greater at every start of any server of this data; durable before the first request is served."""
         ...

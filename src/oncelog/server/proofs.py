@@ -7,9 +7,9 @@ import secrets
 from collections.abc import Callable
 from typing import Protocol
 
-from oncelog.security import oauthbearer, plain
+from oncelog.security import brokers, oauthbearer, plain
 from oncelog.security.oauthbearer import INVALID_TOKEN, Bearer
-from oncelog.security.scram import HASHES, Exchange, Refused, is_password
+from oncelog.security.scram import HASHES, Exchange, Found, Refused, is_password
 from oncelog.security.users import Users
 from oncelog.server.aside import Aside
 
@@ -20,6 +20,10 @@ class Proof(Protocol):
     @property
     def name(self) -> str:
         """Whose it is, or is said to be."""
+
+    @property
+    def principal(self) -> str:
+        """Of whose proof is over."""
 
     @property
     def is_over(self) -> bool: ...
@@ -40,7 +44,17 @@ class Tokens(Protocol):
         """Raises Refused."""
 
 
-class ScramProof:
+class OfUser:
+    """A proof of a user's."""
+
+    name: str
+
+    @property
+    def principal(self) -> str:
+        return f"User:{self.name}"
+
+
+class ScramProof(OfUser):
     is_refused = False
     expires_wall_ms: int | None = None
 
@@ -49,7 +63,7 @@ class ScramProof:
         self._exchange = Exchange(mechanism, nonce, lambda name: users.find(mechanism, name))
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         return self._exchange.name
 
     @property
@@ -60,7 +74,17 @@ class ScramProof:
         return self._exchange.evaluate(message)
 
 
-class PlainProof:
+class BrokerProof(ScramProof):
+    def __init__(self, secret: str) -> None:
+        found = Found(credential=brokers.credential(secret))
+        self._exchange = Exchange(brokers.SCRAM, secrets.token_urlsafe(NONCE_BYTES), lambda name: found)
+
+    @property
+    def principal(self) -> str:
+        return f"{brokers.PRINCIPAL}{self.name}"
+
+
+class PlainProof(OfUser):
     is_refused = False
     expires_wall_ms: int | None = None
 
@@ -80,7 +104,7 @@ class PlainProof:
         return b""
 
 
-class TokenProof:
+class TokenProof(OfUser):
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self._why = ""

@@ -19,6 +19,7 @@ LEAST_RECEIVED_BYTES = 4096
 AHEAD = 4  # a first buffer is so many times as large as what is there of the frame; whole for what comes in one piece
 GROWN_BYTES = 4 * 2**20  # a buffer grows by no more at a time: to fill it with zeros takes a millisecond for each 2 MB
 READ_BYTES = 2**20  # at a time: the loop reads as often as 32 times before it looks at others, which is some 6 ms
+TLS_HELLOS = (0x160301, 0x160303)  # how the first bytes of a client with TLS begin
 PROGRESS_BYTES = 16 * 1024  # less than this in STALLED_MS is none
 
 
@@ -126,7 +127,8 @@ class Receiver:
     def frame_bytes(self, buffer: bytearray, at: int) -> int:
         size: int = SIZE.unpack_from(buffer, at)[0]
         if size < REQUEST_HEAD_BYTES or size > self._max_frame_bytes:
-            raise MalformedFrame(f"a frame of {size} bytes")
+            is_tls = size >> 8 in TLS_HELLOS
+            raise MalformedFrame("it speaks TLS to a listener without" if is_tls else f"a frame of {size} bytes")
         return size
 
     def keep(self, buffer: bytearray, at: int, end: int) -> None:

@@ -74,7 +74,8 @@ async def _serve(
         keeping = asyncio.create_task(keep_pauses_short())
         async with AsyncExitStack() as stack:
             more = None if beside is None else await stack.enter_async_context(beside(service.broker))
-            say(ready_line(service) + (f"; {more}" if more else ""))
+            told = getattr(service, "for_people", "")
+            say(ready_line(service) + (f"; {more}" if more else "") + (f"\n{told}" if told else ""))
             await stop.wait()
     finally:
         if keeping is not None:

@@ -26,6 +26,22 @@ class Settings:
     oncelog_cluster_folder_lost: bool = boolean(
         False, "The folder that this broker had is gone: it lacks everything, and copies it from the others."
     )
+    zookeeper_ssl_client_enable: bool = boolean(False, "Whether the broker speaks TLS to ZooKeeper.")
+    zookeeper_ssl_truststore_location: str | None = text(
+        None, "A PEM file with the certificates that ZooKeeper's must come from; the system's when not set."
+    )
+    zookeeper_ssl_keystore_location: str | None = text(
+        None, "A PEM file with the certificate and the key that the broker shows to ZooKeeper."
+    )
+    zookeeper_ssl_keystore_password: str | None = text(None, "What that key is encrypted with.", is_secret=True)
+    zookeeper_ssl_endpoint_identification_algorithm: str = text(
+        "https", "Whether ZooKeeper's certificate must name its host: https, or empty for no.", words=("https", "")
+    )
+    zookeeper_set_acl: bool = boolean(
+        False, "Whether what brokers agree on may be read and changed by their own user alone."
+    )
+    oncelog_zookeeper_username: str | None = text(None, "The user that the broker is to ZooKeeper (digest).")
+    oncelog_zookeeper_password: str | None = text(None, "Its password.", is_secret=True)
     broker_rack: str | None = text(None, "Where this broker stands, for clients that want to know.")
     node_id: int = integer(1, "The number of this node, unique in its cluster.")
     broker_id: int | None = integer(None, "Another name of node.id.")
@@ -40,10 +56,18 @@ class Settings:
     listener_security_protocol_map: tuple[str, ...] = texts(
         (), "NAME:PROTOCOL for listeners with names of their own: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."
     )
+    inter_broker_listener_name: str | None = text(
+        None, "The listener by which brokers of a cluster reach each other; the first one when not set."
+    )
     log_dir: str = text("oncelog-data", "The data folder. It is created on the first start.")
     log_dirs: tuple[str, ...] | None = texts(None, "Another name of log.dir; one folder.")
 
     # Who gets in: TLS
+    oncelog_secure: bool = boolean(
+        False,
+        "Make a certificate, a user and the files by which it gets in, once, in the data folder; listen with TLS and "
+        "passwords, and let nobody else do anything. What is given of all this besides goes before it.",
+    )
     ssl_keystore_type: str = text("PEM", "How certificate and key are written.", words=("PEM",))
     ssl_keystore_location: str | None = text(
         None, "A file with this server's key and its certificates, its own first. It is read again when it changes."
@@ -65,6 +89,11 @@ class Settings:
         "none",
         "Whether clients show a certificate: none, requested (they may) or required.",
         words=("none", "requested", "required"),
+    )
+    ssl_endpoint_identification_algorithm: str = text(
+        "https",
+        "Whether the certificate of another broker must name its host: https, or empty for no.",
+        words=("https", ""),
     )
     ssl_principal_mapping_rules: str = text(
         "DEFAULT", "How the name in a client's certificate becomes a user's name, as Kafka's RULE:pattern/replacement/."

@@ -12,6 +12,7 @@ from oncelog.references import properties, resolved
 from oncelog.server.listener_settings import listener_conflicts
 from oncelog.server.listeners import check_advertised, parse_listeners, parse_protocols
 from oncelog.server.mechanisms import check_mechanisms
+from oncelog.server.secure import apply_secure, secure_conflicts
 from oncelog.server.settings import (
     LISTENER_PREFIX,
     SETTINGS,
@@ -37,7 +38,7 @@ NOT_HERE = {
     "zookeeper.": "a single server needs no ZooKeeper",
     "process.roles": "there is one process and one role",
     "controller.": "there is no controller",
-    "inter.broker.": "a single server speaks to no other",
+    "inter.broker.protocol": "brokers speak one version of the protocol",
     "transaction": "there are no transactions",
     "ssl.engine.": "TLS is OpenSSL's",
     "ssl.provider": "TLS is OpenSSL's",
@@ -87,6 +88,8 @@ def read_settings(
             problems.append(str(refusal))
     if not problems:
         settings = Settings(**values, given=given_texts, by_listener=by_listener)
+        if settings.oncelog_secure:
+            apply_secure(settings)
         problems = conflicts(settings)
     if problems:
         raise SettingsError("\n".join(problems))
@@ -103,7 +106,10 @@ def conflicts(settings: Settings) -> list[str]:
         if settings.advertised_listeners is not None:
             advertised = parse_listeners("advertised.listeners", settings.advertised_listeners, protocols)
             check_advertised(listening, advertised)
-        found += listener_conflicts(settings, {each.name: protocols.get(each.name, each.name) for each in listening})
+        by_name = {each.name: protocols.get(each.name, each.name) for each in listening}
+        found += listener_conflicts(settings, by_name)
+        if settings.oncelog_secure:
+            found += secure_conflicts(settings, by_name)
         if settings.oncelog_metrics_listener is not None:
             parse_address("oncelog.metrics.listener", settings.oncelog_metrics_listener)
     except SettingsError as refusal:

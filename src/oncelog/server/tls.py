@@ -36,7 +36,7 @@ class Tls:
         self._settings = settings.of_listener(endpoint.name)
         self._client_auth = client_auth(settings, endpoint.name, endpoint.protocol)
         self._mapping = PrincipalMapping(self._settings.ssl_principal_mapping_rules)
-        self._users: dict[bytes, str] = {}
+        self._users: dict[bytes, str | Refused] = {}
         self._seen = self._look_at_files()
         self._current = make_context(endpoint.name, self._settings, self._client_auth)
         self._reminded_ms: int | None = None
@@ -55,16 +55,17 @@ class Tls:
     def user(self, der: bytes) -> str:
         """Of a certificate that OpenSSL has verified. Raises `Refused`."""
         known = self._users.get(der)
-        if known is not None:
-            return known
-        try:
-            name = self._mapping.user(read_certificate(der).subject)
-        except (BadCertificate, NoRule) as why:
-            raise Refused(str(why)) from None
-        if len(self._users) >= KNOWN_NAMES:
-            self._users.clear()
-        self._users[der] = name
-        return name
+        if known is None:
+            if len(self._users) >= KNOWN_NAMES:
+                self._users.clear()
+            try:
+                known = self._mapping.user(read_certificate(der).subject)
+            except (BadCertificate, NoRule) as why:
+                known = Refused(str(why))  # kept as well: to find that out may have taken its time
+            self._users[der] = known
+        if isinstance(known, Refused):
+            raise known
+        return known
 
     def look(self) -> None:
         """Read the files again where they have changed. In a thread: it waits for the disk."""

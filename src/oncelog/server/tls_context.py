@@ -18,7 +18,7 @@ from oncelog.server.settings import Settings
 from oncelog.settings import SettingsError
 
 DAY_MS: Final = 86_400_000
-SOON_MS: Final = 30 * DAY_MS
+SOON_MS: Final = 14 * DAY_MS  # whoever renews certificates by a program does so sooner
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
@@ -66,6 +66,18 @@ def make_context(listener: str, settings: Settings, client_auth: str) -> TlsCont
     # As Java: what stands in the truststore is trusted, whether or not somebody else has signed it.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return TlsContext(context, _certificate(listener, chain[0]))
+
+
+def make_peer_context(listener: str, settings: Settings) -> ssl.SSLContext:
+    """By which a broker reaches others at that listener of theirs: it shows the certificate that it serves with."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    versions = [_VERSIONS[each] for each in settings.ssl_enabled_protocols]
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    context.check_hostname = bool(settings.ssl_endpoint_identification_algorithm)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    _load_chain(listener, context, settings)
+    _load_trusted(listener, context, settings)
+    return context
 
 
 def watched_files(settings: Settings) -> tuple[str, ...]:

@@ -17,7 +17,8 @@ from oncelog.server.connections import Connections
 from oncelog.server.principal import PRINCIPAL
 from oncelog.server.tls import Refused, Tls
 
-PIECE_BYTES: Final = 16 * 1024  # one record of TLS: what OpenSSL keeps of a connection grows with it
+PIECE_BYTES: Final = 16 * 1024  # encrypted at a time, one record of TLS; OpenSSL keeps as much of each connection
+FED_BYTES: Final = 32 * 1024  # given to OpenSSL at a time
 MOST_AT_ONCE_BYTES: Final = 2 * 2**20  # encrypted in one step, which takes a millisecond or two
 JOIN_BYTES: Final = 256 * 1024  # encrypted before it is written
 
@@ -227,7 +228,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                 break
             if not data:
                 break
-            taken = incoming.write(data[:PIECE_BYTES])
+            taken = incoming.write(data[:FED_BYTES])
             data = data[taken:]
         self._encrypted = data
         return filled
@@ -308,7 +309,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                     joined += taken
                 self._backlog_bytes -= joined
                 left -= joined
-                self._below.write(encrypted[0] if len(encrypted) == 1 else b"".join(encrypted))
+                self._below.writelines(encrypted)
         except ssl.SSLError as error:
             self._break(error)
         finally:

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 
 from oncelog.security.documents import Change, Document, Kind
 from oncelog.security.scram import HASHES, Credential, credential_of, salted_password
-from oncelog.security.users import DEFAULT_ITERATIONS, SALT_BYTES, what_is_wrong_with, with_credential
+from oncelog.security.users import (
+    DEFAULT_ITERATIONS,
+    SALT_BYTES,
+    Users,
+    what_is_wrong_with,
+    with_credential,
+    without_credential,
+)
 from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.known_users import new_secret
@@ -41,3 +48,20 @@ async def add_user(broker: Broker, name: str, password: str) -> None:
     """Or give a user another password. What is connected already stays so until it proves it again."""
     change = adding(name, await broker.aside.run(new_credentials, password))
     await broker.turns.run(broker.topics.changing_document(Kind.USERS, change, broker.clock.now()))
+
+
+def removing(name: str, mechanisms: Sequence[str] = ()) -> Change:
+    """These of a user, or all. Raises KafkaError where there is nothing to remove."""
+
+    def change(document: Document) -> Document:
+        has = Users(document, b"").mechanisms(name)
+        gone = [each for each in has if not mechanisms or each in mechanisms]
+        if not gone:
+            raise KafkaError(
+                ErrorCode.resource_not_found, f"there is no user {name}" if not has else f"{name} has none"
+            )
+        for mechanism in gone:
+            document = without_credential(document, name, mechanism)
+        return document
+
+    return change

@@ -91,7 +91,7 @@ def _empty(hint: Any) -> Any:
         return False
     if isinstance(hint, type) and issubclass(hint, int):
         return -1
-    return ""
+    return b"" if hint is bytes else ""
 
 
 _loaded: set[tuple[str, int]] = set()

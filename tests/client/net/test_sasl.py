@@ -15,10 +15,11 @@ import pytest
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.brokers import Brokers
-from oncelog.client.net.sasl.mechanism import AuthenticationRefused, OAuthBearer, Plain
-from oncelog.client.net.sasl.scram import LEAST_ITERATIONS, MOST_ITERATIONS, Scram
+from oncelog.client.net.sasl.mechanism import OAuthBearer, Plain
 from oncelog.client.net.sasl.tokens import TokenSource, unsecured_config, unsecured_token
 from oncelog.clock import ManualClock
+from oncelog.security.scram import LEAST_ITERATIONS
+from oncelog.security.scram_client import MOST_ITERATIONS, AuthenticationRefused, Scram
 from tests.client.net.fake_broker import Asked, FakeBroker
 
 # --- SCRAM: the example of RFC 7677, section 3

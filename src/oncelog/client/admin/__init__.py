@@ -1,7 +1,22 @@
-"""Topics, configurations, offsets, groups, producers: what a command line needs."""
+"""Topics, configurations, offsets, groups, producers, users, access rules, quotas: what a command line needs."""
 
+from oncelog.client.admin.acl_values import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+)
 from oncelog.client.admin.admin import Admin
 from oncelog.client.admin.quotas import ANY_NAME
+from oncelog.client.admin.scram import (
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialDeletion,
+    UserScramCredentialsDescription,
+    UserScramCredentialUpsertion,
+)
 from oncelog.client.admin.values import (
     AlterConfig,
     AlterOperation,
@@ -29,6 +44,10 @@ AdminClient = Admin  # as confluent-kafka calls it
 
 __all__ = [
     "ANY_NAME",
+    "AclBinding",
+    "AclBindingFilter",
+    "AclOperation",
+    "AclPermissionType",
     "Admin",
     "AdminClient",
     "AlterConfig",
@@ -50,5 +69,12 @@ __all__ = [
     "ProducerState",
     "QuotaEntity",
     "Replicas",
+    "ResourcePatternType",
     "ResourceType",
+    "ScramCredentialInfo",
+    "ScramMechanism",
+    "UserScramCredentialAlteration",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
+    "UserScramCredentialsDescription",
 ]

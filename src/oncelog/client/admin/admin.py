@@ -11,7 +11,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from oncelog.client.admin import arguments, cluster, configs, groups, quotas, topics
+from oncelog.client.admin import acls, arguments, cluster, configs, groups, quotas, scram, topics
+from oncelog.client.admin.acl_values import AclBinding, AclBindingFilter
+from oncelog.client.admin.scram import UserScramCredentialAlteration, UserScramCredentialsDescription
 from oncelog.client.admin.timeouts import Timeouts
 from oncelog.client.admin.values import (
     ClusterDescription,
@@ -294,6 +296,53 @@ class Admin:
         self, wanted: Sequence[GroupOffsets], *, request_timeout: float = -1
     ) -> dict[str, "Future[GroupOffsets]"]:
         return self._by_group(wanted, groups.delete_group_offsets, request_timeout)
+
+    # --- users
+
+    def describe_user_scram_credentials(
+        self, users: Sequence[str] | None = None, *, request_timeout: float = -1
+    ) -> "Future[dict[str, UserScramCredentialsDescription]] | dict[str, Future[UserScramCredentialsDescription]]":
+        """Which mechanisms they have: a future for each, or one of all where none is named."""
+        timeouts = self._timeouts(request_timeout)
+        if users is None:
+            return self._future(partial(scram.describe, self._brokers, None, timeouts))
+        names = arguments.texts("users", users)
+        return self._futures(names, partial(scram.describe, self._brokers, names, timeouts))
+
+    def alter_user_scram_credentials(
+        self, alterations: Sequence[UserScramCredentialAlteration], *, request_timeout: float = -1
+    ) -> dict[str, "Future[None]"]:
+        """Users made, given another password, removed. Kafka takes each only once in a request."""
+        wanted = arguments.all_of(UserScramCredentialAlteration, "alterations", alterations, lambda each: each)
+        names = arguments.texts("users", list(dict.fromkeys(each.user for each in wanted)))
+        timeouts = self._timeouts(request_timeout)
+        return self._futures(names, partial(scram.alter, self._brokers, wanted, timeouts))
+
+    # --- access rules
+
+    def describe_acls(
+        self, acl_binding_filter: AclBindingFilter, *, request_timeout: float = -1
+    ) -> "Future[list[AclBinding]]":
+        """The rules that match. Fails with `SECURITY_DISABLED` where nobody is asked for rights."""
+        return self._future(
+            partial(acls.describe_acls, self._brokers, acl_binding_filter, self._timeouts(request_timeout))
+        )
+
+    def create_acls(
+        self, bindings: Sequence[AclBinding], *, request_timeout: float = -1
+    ) -> dict[AclBinding, "Future[None]"]:
+        """They count from then on; one that is there already is no failure."""
+        wanted = arguments.all_of(AclBinding, "acls", bindings, lambda each: each)
+        timeouts = self._timeouts(request_timeout)
+        return self._futures(wanted, partial(acls.create_acls, self._brokers, wanted, timeouts))
+
+    def delete_acls(
+        self, acl_binding_filters: Sequence[AclBindingFilter], *, request_timeout: float = -1
+    ) -> dict[AclBindingFilter, "Future[list[AclBinding]]"]:
+        """Takes away the rules that match, and tells them."""
+        wanted = arguments.all_of(AclBindingFilter, "acl_binding_filters", acl_binding_filters, lambda each: each)
+        timeouts = self._timeouts(request_timeout)
+        return self._futures(wanted, partial(acls.delete_acls, self._brokers, wanted, timeouts))
 
     # --- futures
 

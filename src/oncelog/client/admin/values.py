@@ -9,10 +9,13 @@ from oncelog.client.types import TopicPartition
 
 
 class ResourceType(IntEnum):
-    """Of what a configuration is."""
+    """Of what a configuration is, or what an access rule is about."""
 
+    ANY = 1  # in filters of rules
     TOPIC = 2
-    BROKER = 4
+    GROUP = 3
+    BROKER = 4  # in rules: the cluster
+    TRANSACTIONAL_ID = 5
 
 
 class ConfigSource(IntEnum):

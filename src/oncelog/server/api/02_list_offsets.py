@@ -12,7 +12,9 @@ from typing import Any
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog, TimestampOffset
 from oncelog.log.steps import Steps
+from oncelog.security.operations import Operation, Resource
 from oncelog.server.api import Api
+from oncelog.server.api_rights import demand
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
@@ -59,6 +61,7 @@ async def _topic(name: str, asked: dict[int, Any], twice: set[tuple[str, int]], 
 async def _answer(name: str, asked: Any, call: Call, is_debugging: bool, *, is_twice: bool) -> Any:
     found, code = NOTHING, ErrorCode.none
     try:
+        demand(call.rights, Operation.DESCRIBE, Resource.TOPIC, name)
         if is_twice:
             raise KafkaError(ErrorCode.invalid_request)
         found = await _find(name, asked, call, is_debugging)

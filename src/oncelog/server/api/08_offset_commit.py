@@ -9,6 +9,7 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+from oncelog.security.operations import Operation, Resource
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
@@ -30,6 +31,9 @@ Errors = list[list[ErrorCode]]  # of each partition of each topic, in the order 
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
+    if not call.rights.may(Operation.READ, Resource.GROUP, request.group_id):
+        refused = [[ErrorCode.group_authorization_failed] * len(each.partitions) for each in request.topics]
+        return await _answer(request, call, refused)
     errors, accepted, records = await _look_through(request, call)
     groups = call.broker.groups
     error = groups.check_commit(
@@ -58,9 +62,13 @@ async def _look_through(request: Any, call: Call) -> tuple[Errors, Accepted, Rec
     left_bytes = call.broker.settings.message_max_bytes if len(request.group_id) <= MOST_ID_CHARACTERS else -1
     expire_wall_ms = _expire_wall_ms(request, call)
     turns = call.broker.turns
-    topics = []
+    topics: list[Topic | None] = []
     for wanted in request.topics:
         topic = _topic(wanted, call)
+        if not _may_read(wanted, topic, call):
+            topics.append(None)
+            errors.append([ErrorCode.topic_authorization_failed] * len(wanted.partitions))
+            continue
         topics.append(topic)
         of_topic: list[ErrorCode] = []
         for entry in wanted.partitions:
@@ -101,6 +109,12 @@ def _topic(wanted: Any, call: Call) -> Topic | None:
     if call.version >= TOPIC_IDS:
         return None if wanted.topic_id is None else topics.by_id(wanted.topic_id)
     return topics.get(wanted.name)
+
+
+def _may_read(wanted: Any, topic: Topic | None, call: Call) -> bool:
+    """What is named by an id that nothing has is not known, whatever anybody may."""
+    name = topic.name if topic is not None else wanted.name if call.version < TOPIC_IDS else None
+    return name is None or call.rights.may(Operation.READ, Resource.TOPIC, name)
 
 
 def _check(entry: Any, topic: Topic | None, call: Call) -> ErrorCode:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from oncelog.security.operations import Operation, Resource
 from oncelog.server.api import Api, once
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
@@ -52,6 +53,8 @@ async def handle(request: Any, call: Call) -> Any:
 async def _read(wanted: Any, call: Call) -> Read:
     groups = call.broker.groups
     error, epoch = groups.check_name(wanted.group_id), groups.epoch_of(wanted.group_id)
+    if not call.rights.may(Operation.DESCRIBE, Resource.GROUP, wanted.group_id):
+        error, epoch = ErrorCode.group_authorization_failed, None
     return Read(wanted, error, epoch, await _topics(wanted, error, call))
 
 
@@ -72,25 +75,43 @@ async def _group(read: Read, error: ErrorCode, call: Call) -> Any:
 async def _topics(wanted: Any, error: ErrorCode, call: Call) -> tuple[Any, ...]:
     if error is not ErrorCode.none and call.version >= GROUP_ERROR:
         return ()
-    topics = call.broker.topics
+    topics, may = call.broker.topics, call.rights.may
     if wanted.topics is None:
         committed = call.broker.groups.committed_topics(wanted.group_id)
         known = [(topics.get(name), name, partitions) for name, partitions in committed.items()]
         return await call.each(
-            [(topic.id, name, partitions) for topic, name, partitions in known if topic is not None],
+            [
+                (topic.id, name, partitions)
+                for topic, name, partitions in known
+                if topic is not None and may(Operation.DESCRIBE, Resource.TOPIC, name)
+            ],
             lambda each: _topic(wanted.group_id, each[1], each[0], each[2], error, call),
         )
     if call.version < TOPIC_IDS:
         named = once((each.name, each.partition_indexes) for each in wanted.topics)
-        return await call.each(named.items(), lambda each: _topic(wanted.group_id, each[0], None, each[1], error, call))
+
+        def by_name(asked: tuple[str, dict[int, None]]) -> Any:
+            name, indexes = asked
+            return _topic(wanted.group_id, name, None, indexes, _allowed(name, error, call), call)
+
+        return await call.each(named.items(), by_name)
 
     def by_id(asked: tuple[UUID | None, dict[int, None]]) -> Any:
         topic_id, indexes = asked
         topic = None if topic_id is None else topics.by_id(topic_id)
-        name, code = (topic.name, error) if topic is not None else ("", ErrorCode.unknown_topic_id)
+        name, code = "", ErrorCode.unknown_topic_id
+        if topic is not None:
+            name, code = topic.name, _allowed(topic.name, error, call)
         return _topic(wanted.group_id, name, topic_id, indexes, code, call)
 
     return await call.each(once((each.topic_id, each.partition_indexes) for each in wanted.topics).items(), by_id)
+
+
+def _allowed(name: str, error: ErrorCode, call: Call) -> ErrorCode:
+    """An error of the group goes before one of the topic."""
+    if error is ErrorCode.none and not call.rights.may(Operation.DESCRIBE, Resource.TOPIC, name):
+        return ErrorCode.topic_authorization_failed
+    return error
 
 
 async def _topic(

@@ -11,7 +11,9 @@ uncompressed without saying so.
 from typing import Any
 
 from oncelog.replication.leadership import NOBODY
+from oncelog.security.operations import Operation, Resource
 from oncelog.server.api import Api
+from oncelog.server.api_rights import REFUSALS
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.packing import packed_aside
@@ -44,6 +46,8 @@ def _answer(key: str, key_type: int, brokers: Brokers, call: Call) -> dict[str, 
         code, message = ErrorCode.transactional_id_authorization_failed, NO_TRANSACTIONS
     elif key_type != GROUP:
         code, message = ErrorCode.invalid_request, f"There is no coordinator of the type {key_type} here."
+    elif not call.rights.may(Operation.DESCRIBE, Resource.GROUP, key):
+        code, message = REFUSALS[Resource.GROUP]
     else:
         node_id = _coordinator(key, call)
         if node_id not in brokers:

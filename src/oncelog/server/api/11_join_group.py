@@ -8,7 +8,9 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+from oncelog.security.operations import Operation, Resource
 from oncelog.server.api import Api
+from oncelog.server.api_rights import demand
 from oncelog.server.call import Call
 from oncelog.server.groups.messages import JoinAnswer, JoinRequest
 from oncelog.server.packing import packed_aside
@@ -21,6 +23,7 @@ MS = timedelta(milliseconds=1)
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
+    demand(call.rights, Operation.READ, Resource.GROUP, request.group_id)
     answer = call.broker.groups.join(request.group_id, _join_request(request, call), call.now)
     return await _answer(answer if isinstance(answer, JoinAnswer) else await call.later(answer), call)
 

@@ -5,7 +5,9 @@ Versions 0 to 5. KIP-345 (v3: many at once, static members by their instance id)
 
 from typing import Any
 
+from oncelog.security.operations import Operation, Resource
 from oncelog.server.api import Api
+from oncelog.server.api_rights import demand
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.messages import Leaving, Left
@@ -17,6 +19,7 @@ LEAVE_AT_A_TIME = 250
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
+    demand(call.rights, Operation.READ, Resource.GROUP, request.group_id)
     if call.version >= MANY_MEMBERS:
         leavings = [Leaving(member_id=each.member_id, instance_id=each.group_instance_id) for each in request.members]
     else:

@@ -6,7 +6,9 @@ Versions 0 to 5. KIP-345 (v3: static members), KIP-559 (v5: protocol type and na
 from collections.abc import Awaitable
 from typing import Any
 
+from oncelog.security.operations import Operation, Resource
 from oncelog.server.api import Api
+from oncelog.server.api_rights import demand
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.messages import SyncAnswer, SyncRequest
@@ -15,6 +17,7 @@ PROTOCOL = 5
 
 
 def handle(request: Any, call: Call) -> Any | Awaitable[Any]:
+    demand(call.rights, Operation.READ, Resource.GROUP, request.group_id)
     if call.version >= PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
         return _answer(SyncAnswer(error=ErrorCode.inconsistent_group_protocol), call)
     answer = call.broker.groups.sync(request.group_id, _sync_request(request), call.now)

@@ -6,13 +6,14 @@ an error; before that it is a group that is dead).
 
 from typing import Any
 
+from oncelog.security.operations import Operation, Resource
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.member import Member
 from oncelog.server.groups.state import State
-from oncelog.server.operations import GROUP, NOT_ASKED
+from oncelog.server.operations import NOT_ASKED
 from oncelog.server.packing import packed_aside
 
 NOT_FOUND = 6
@@ -20,28 +21,21 @@ NOT_FOUND = 6
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
-    allowed = GROUP if getattr(request, "include_authorized_operations", False) else NOT_ASKED
-    groups = await call.each(dict.fromkeys(request.groups), lambda group_id: _described(group_id, allowed, call))
+    tells = getattr(request, "include_authorized_operations", False)
+    groups = await call.each(dict.fromkeys(request.groups), lambda group_id: _described(group_id, tells, call))
     return call.new("DescribeGroupsResponse", groups=groups)
 
 
-async def _described(group_id: str, allowed: int, call: Call) -> Any:
+async def _described(group_id: str, tells: bool, call: Call) -> Any:
+    allowed = call.rights.operations(Resource.GROUP, group_id) if tells else NOT_ASKED
     groups = call.broker.groups
     group, error, message = groups.groups.get(group_id), groups.check_name(group_id), None
+    if not call.rights.may(Operation.DESCRIBE, Resource.GROUP, group_id):
+        return _unknown(group_id, "", NOT_ASKED, ErrorCode.group_authorization_failed, None, call)
     if error is ErrorCode.none and group is None and call.version >= NOT_FOUND:
         error, message = ErrorCode.group_id_not_found, f"Group {group_id} not found."
     if group is None or error is not ErrorCode.none:
-        return call.new(
-            "DescribedGroup",
-            error_code=error,
-            error_message=message,
-            group_id=group_id,
-            group_state=State.DEAD.value,
-            protocol_type="",
-            protocol_data="",
-            members=(),
-            authorized_operations=allowed,
-        )
+        return _unknown(group_id, State.DEAD.value, allowed, error, message, call)
     is_stable = group.state is State.STABLE
     return call.new(
         "DescribedGroup",
@@ -52,6 +46,20 @@ async def _described(group_id: str, allowed: int, call: Call) -> Any:
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if is_stable else "",
         members=await call.each(group.members, lambda member: _member(member, group, is_stable, call)),
+        authorized_operations=allowed,
+    )
+
+
+def _unknown(group_id: str, state: str, allowed: int, error: ErrorCode, message: str | None, call: Call) -> Any:
+    return call.new(
+        "DescribedGroup",
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=(),
         authorized_operations=allowed,
     )
 

@@ -6,6 +6,7 @@ Versions 0 to 5. KIP-518 (v4: state, and a filter of states), KIP-848 (v5: type,
 
 from typing import Any
 
+from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
@@ -20,10 +21,14 @@ async def handle(request: Any, call: Call) -> Any:
     states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
     types = {each.strip().lower() for each in getattr(request, "types_filter", ())}
     groups = () if types and CLASSIC not in types else call.broker.groups.listed()
+    may = call.rights.may
+    may_see_all = may(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
     is_loading = call.broker.groups.is_loading
 
     def listed(group: Group) -> Any:
         if states and group.state.value.lower() not in states:
+            return None
+        if not may_see_all and not may(Operation.DESCRIBE, Resource.GROUP, group.group_id):
             return None
         return call.new(
             "ListedGroup",

@@ -6,8 +6,10 @@ Every topic is answered for itself: one that cannot be made does not hold up the
 from collections import Counter
 from typing import Any
 
+from oncelog.security.operations import Operation, Resource
 from oncelog.server import topic_rules
 from oncelog.server.api import Api
+from oncelog.server.api_rights import may_create_topic
 from oncelog.server.call import Call
 from oncelog.server.config_resources import Entry, describe_configs
 from oncelog.server.errors import ErrorCode, KafkaError
@@ -39,6 +41,8 @@ async def handle(request: Any, call: Call) -> Any:
 
 async def _create(asked: Any, call: Call, validate_only: bool) -> Any:
     topics = call.broker.topics
+    if not may_create_topic(call.rights, asked.name):
+        raise KafkaError(ErrorCode.topic_authorization_failed, "Authorization failed.")
     if asked.name in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"Topic '{asked.name}' is internal")
     partitions, assignment = _partitions(asked, call)
@@ -49,6 +53,8 @@ async def _create(asked: Any, call: Call, validate_only: bool) -> Any:
         factor = asked.replication_factor
         making = topics.creating(asked.name, partitions, configs, call.now, replication=factor, assignment=assignment)
         topic_id = (await call.broker.turns.run(making)).id
+    if not call.rights.may(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, asked.name):
+        return _made_unseen(asked.name, topic_id, call)
     return call.new(
         "CreatableTopicResult",
         name=asked.name,
@@ -92,6 +98,19 @@ def _configs(entries: list[Entry], call: Call) -> tuple[Any, ...]:
             is_sensitive=False,
         )
         for entry in entries
+    )
+
+
+def _made_unseen(name: str, topic_id: Any, call: Call) -> Any:
+    """By one who may make it, and may not know what it became."""
+    return call.new(
+        "CreatableTopicResult",
+        name=name,
+        topic_id=topic_id,
+        error_code=ErrorCode.none,
+        error_message=None,
+        topic_config_error_code=ErrorCode.topic_authorization_failed,
+        configs=(),
     )
 
 

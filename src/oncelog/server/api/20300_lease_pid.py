@@ -9,7 +9,9 @@ from random import SystemRandom
 from typing import Any, Final
 
 from oncelog.producers.leases import Lease, lease_of
+from oncelog.security.operations import Operation, Resource
 from oncelog.server.api import Api
+from oncelog.server.api_rights import demand
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
@@ -53,6 +55,7 @@ async def _answer(name: str, index: int, call: Call, granting: _Granting) -> Any
     lease = Lease(-1, -1, -1, -1)
     code, message = ErrorCode.none, None
     try:
+        demand(call.rights, Operation.WRITE, Resource.TOPIC, name)
         partition_of(writable_topic(call.broker.topics, name), index)
         lease = await granting.lease()
     except KafkaError as refusal:

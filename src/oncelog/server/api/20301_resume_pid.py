@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import End, Fate
 from oncelog.producers.decision import Decision
+from oncelog.security.operations import Operation, Resource
 from oncelog.server.api import Api
+from oncelog.server.api_rights import demand
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.high_watermark import wait_until_settled
@@ -72,6 +74,7 @@ async def handle(request: Any, call: Call) -> Any:
 def _fence(producer: Any, name: str, index: int, call: Call) -> Fenced:
     pid, given = producer.producer_id, producer.generation
     try:
+        demand(call.rights, Operation.WRITE, Resource.TOPIC, name)
         topic = writable_topic(call.broker.topics, name)
         if given < 0:
             raise KafkaError(ErrorCode.invalid_request, "a generation is a number from 0 to 32767")

@@ -6,7 +6,9 @@ left in this partition, and how many leased producers the partition can remember
 
 from typing import Any
 
+from oncelog.security.operations import Operation
 from oncelog.server.api import Api, once
+from oncelog.server.api_rights import demand_cluster
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
@@ -30,6 +32,7 @@ async def _answer(name: str, index: int, call: Call) -> Any:
     producers: tuple[Any, ...] = ()
     code, message = ErrorCode.none, None
     try:
+        demand_cluster(call.rights, Operation.DESCRIBE)
         known = partition_of(topic_of(call.broker.topics, name), index).log.producers
         capacity, lifetime_ms = known.lease_capacity, known.lease_lifetime_ms
         producers = await call.each(

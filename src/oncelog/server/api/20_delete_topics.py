@@ -4,7 +4,9 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
+from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server.api import Api
+from oncelog.server.api_rights import REFUSALS
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
@@ -37,7 +39,11 @@ async def _delete(name: str | None, topic_id: UUID | None, call: Call) -> Any:
     code, message = ErrorCode.none, None
     try:
         topic = _find(name, topic_id, call)
-        name, topic_id = topic.name, topic.id
+        if name is not None or _may(Operation.DESCRIBE, topic.name, call):
+            name = topic.name
+        if not _may(Operation.DELETE, topic.name, call):
+            raise KafkaError(*REFUSALS[Resource.TOPIC])
+        topic_id = topic.id
         forgetting = call.broker.groups.forgetting(topic.name, call.now)
         await call.broker.turns.run(call.broker.topics.deleting(topic, call.now, forgetting))
     except KafkaError as refusal:
@@ -47,10 +53,17 @@ async def _delete(name: str | None, topic_id: UUID | None, call: Call) -> Any:
     return call.new("DeletableTopicResult", name=name, topic_id=topic_id, error_code=code, error_message=message)
 
 
+def _may(operation: Operation, name: str, call: Call) -> bool:
+    may = call.rights.may
+    return may(operation, Resource.TOPIC, name) or may(Operation.DELETE, Resource.CLUSTER, CLUSTER_NAME)
+
+
 def _find(name: str | None, topic_id: UUID | None, call: Call) -> Topic:
     topics = call.broker.topics
     if (name is None) == (topic_id is None):
         raise KafkaError(ErrorCode.invalid_request, "A topic is named by its name or its id, not by both or neither.")
+    if name is not None and not _may(Operation.DESCRIBE, name, call):
+        raise KafkaError(*REFUSALS[Resource.TOPIC])
     topic = topics.get(name) if name is not None else topics.by_id(topic_id) if topic_id is not None else None
     if topic is None:
         code = ErrorCode.unknown_topic_or_partition if topic_id is None else ErrorCode.unknown_topic_id

@@ -9,7 +9,9 @@ from itertools import chain
 from typing import Any
 
 from oncelog.log.errors import LogStorageError
+from oncelog.security.operations import Operation, Resource
 from oncelog.server.api import Api
+from oncelog.server.api_rights import demand
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
@@ -54,6 +56,7 @@ async def _answer(name: str, asked: Any, call: Call) -> Any:
 
 
 async def _delete(name: str, index: int, offset: int, call: Call) -> int:
+    demand(call.rights, Operation.DELETE, Resource.TOPIC, name)
     topic = topic_of(call.broker.topics, name)
     if topic.is_internal:
         raise KafkaError(ErrorCode.invalid_topic_exception)

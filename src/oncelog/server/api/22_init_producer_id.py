@@ -7,6 +7,7 @@ transactional id nobody can tell whether the pid is its own, and the next epoch 
 
 from typing import Any
 
+from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
@@ -16,6 +17,11 @@ from oncelog.server.ports import ClusterStorageError
 async def handle(request: Any, call: Call) -> Any:
     if request.transactional_id is not None:
         return _answer(call, ErrorCode.transactional_id_authorization_failed, -1, -1)
+    if not (
+        call.rights.may(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME)
+        or call.rights.may_somewhere(Operation.WRITE, Resource.TOPIC)
+    ):
+        return _answer(call, ErrorCode.cluster_authorization_failed, -1, -1)
     pid, epoch = getattr(request, "producer_id", -1), getattr(request, "producer_epoch", -1)
     if (pid == -1) != (epoch == -1) or pid < -1 or epoch < -1:
         return _answer(call, ErrorCode.invalid_request, -1, -1)

@@ -3,7 +3,9 @@ was cut back below them."""
 
 from typing import Any
 
+from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server.api import Api
+from oncelog.server.api_rights import demand
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
@@ -22,6 +24,8 @@ async def handle(request: Any, call: Call) -> Any:
 def _answer(name: str, asked: Any, call: Call) -> Any:
     epoch, end_offset, code = -1, -1, ErrorCode.none
     try:
+        if not call.rights.may(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
+            demand(call.rights, Operation.DESCRIBE, Resource.TOPIC, name)
         partition = partition_of(topic_of(call.broker.topics, name), asked.partition, asked.current_leader_epoch)
         if partition.log.offline is not None:
             raise KafkaError(ErrorCode.kafka_storage_error)

@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from oncelog.security.operations import Operation
+from oncelog.security.operations import Resource as Kind
 from oncelog.server.api import Api
+from oncelog.server.api_rights import demand, demand_cluster
 from oncelog.server.call import Call
 from oncelog.server.config_resources import (
     Entry,
@@ -46,9 +49,11 @@ def _result(asked: Any, request: Any, call: Call) -> Any:
 def _entries(asked: Any, call: Call) -> list[Entry]:
     settings = call.broker.settings
     if asked.resource_type == Resource.TOPIC:
+        demand(call.rights, Operation.DESCRIBE_CONFIGS, Kind.TOPIC, asked.resource_name)
         check_name(asked.resource_name)
         return describe_topic(settings, existing_topic(call.broker.topics, asked.resource_name))
     if asked.resource_type == Resource.BROKER:
+        demand_cluster(call.rights, Operation.DESCRIBE_CONFIGS)
         return describe_broker(settings, asked.resource_name)
     raise unsupported_resource(asked.resource_type)
 

@@ -3,6 +3,7 @@
 from os.path import abspath
 from typing import Any
 
+from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server.api import Api, once
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
@@ -15,6 +16,8 @@ UNKNOWN_BYTES = -1
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
     topics = call.broker.topics
+    if not call.rights.may(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+        return call.new("DescribeLogDirsResponse", error_code=ErrorCode.cluster_authorization_failed, results=())
     asked: list[tuple[Topic, tuple[int, ...] | None]]
     if request.topics is None:
         asked = [(topic, None) for topic in topics.all()]

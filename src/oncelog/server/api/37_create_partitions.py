@@ -3,8 +3,10 @@
 from collections import Counter
 from typing import Any
 
+from oncelog.security.operations import Operation, Resource
 from oncelog.server import topic_rules
 from oncelog.server.api import Api
+from oncelog.server.api_rights import demand
 from oncelog.server.call import Call
 from oncelog.server.config_resources import existing_topic
 from oncelog.server.errors import ErrorCode, KafkaError
@@ -34,6 +36,7 @@ async def handle(request: Any, call: Call) -> Any:
 
 async def _grow(asked: Any, call: Call, validate_only: bool) -> None:
     topics = call.broker.topics
+    demand(call.rights, Operation.ALTER, Resource.TOPIC, asked.name)
     topic = existing_topic(topics, asked.name)
     topics.check_add_partitions(topic, asked.count)
     assignment = None

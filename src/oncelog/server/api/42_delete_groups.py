@@ -6,6 +6,7 @@ Versions 0 to 2. KIP-229.
 import asyncio
 from typing import Any
 
+from oncelog.security.operations import Operation, Resource
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
@@ -21,7 +22,14 @@ async def handle(request: Any, call: Call) -> Any:
 
 async def _delete_all(names: tuple[str, ...], call: Call) -> Any:
     run, groups = call.broker.turns.run, call.broker.groups
-    settled = await call.each(names, lambda name: run(groups.deleting_group(name, call.now)))
+    may = call.rights.may
+
+    async def delete(name: str) -> Any:
+        if not may(Operation.DELETE, Resource.GROUP, name):
+            return ErrorCode.group_authorization_failed
+        return await run(groups.deleting_group(name, call.now))
+
+    settled = await call.each(names, delete)
     errors = [each if isinstance(each, ErrorCode) else await each for each in settled]
     results = await call.each(
         zip(names, errors, strict=True),

@@ -3,7 +3,9 @@ alone leads everything already, and an unclean election is never held."""
 
 from typing import Any
 
+from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server.api import Api
+from oncelog.server.api_rights import REFUSALS
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
@@ -14,12 +16,29 @@ PREFERRED = 0
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
+    if not call.rights.may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
+        return await _refuse(request, call)
     asked = [(each.topic, each.partitions) for each in request.topic_partitions or ()]
     if request.topic_partitions is None:
         asked = [(topic.name, tuple(range(len(topic.partitions)))) for topic in call.broker.topics.all()]
     is_preferred = getattr(request, "election_type", PREFERRED) == PREFERRED
     results = await call.each(asked, lambda each: _topic(*each, is_preferred, call))
     return call.new("ElectLeadersResponse", error_code=ErrorCode.none, replica_election_results=results)
+
+
+async def _refuse(request: Any, call: Call) -> Any:
+    """Of what is named, each: older answers have no other place for it."""
+    code, message = REFUSALS[Resource.CLUSTER]
+
+    async def topic(asked: Any) -> Any:
+        def answer(index: int) -> Any:
+            return call.new("PartitionResult", partition_id=index, error_code=code, error_message=message)
+
+        partitions = await call.each(asked.partitions, answer)
+        return call.new("ReplicaElectionResult", topic=asked.topic, partition_result=partitions)
+
+    results = await call.each(request.topic_partitions or (), topic)
+    return call.new("ElectLeadersResponse", error_code=code, replica_election_results=results)
 
 
 async def _topic(name: str, indexes: tuple[int, ...], is_preferred: bool, call: Call) -> Any:

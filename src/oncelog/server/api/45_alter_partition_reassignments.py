@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server.api import Api
+from oncelog.server.api_rights import REFUSALS
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
@@ -15,18 +17,22 @@ NOTHING_MOVES = "No partition reassignment is in progress."
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
+    refusal: KafkaError | None = None
+    if not call.rights.may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
+        refusal = KafkaError(*REFUSALS[Resource.CLUSTER])
     return call.new(
         "AlterPartitionReassignmentsResponse",
-        error_code=ErrorCode.none,
-        error_message=None,
-        responses=await call.each(request.topics, lambda asked: _topic(asked, request, call)),
+        error_code=ErrorCode.none if refusal is None else refusal.code,
+        error_message=None if refusal is None else refusal.message,
+        responses=await call.each(request.topics, lambda asked: _topic(asked, request, call, refusal)),
     )
 
 
-async def _topic(asked: Any, request: Any, call: Call) -> Any:
+async def _topic(asked: Any, request: Any, call: Call, failure: KafkaError | None) -> Any:
     targets, refused = {}, {}
-    failure: KafkaError | None = None
     try:
+        if failure is not None:
+            raise failure
         topic = topic_of(call.broker.topics, asked.name)
         for each in asked.partitions:
             try:

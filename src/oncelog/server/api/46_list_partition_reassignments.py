@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from oncelog.security.operations import Operation
 from oncelog.server.api import Api
+from oncelog.server.api_rights import demand_cluster
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.packing import packed_aside
@@ -11,6 +13,7 @@ from oncelog.server.topics import Topic
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
+    demand_cluster(call.rights, Operation.DESCRIBE)
     topics = call.broker.topics
     asked: list[tuple[Topic, frozenset[int] | None]] = [(topic, None) for topic in topics.all()]
     if request.topics is not None:

@@ -5,7 +5,9 @@ Version 0. KIP-496.
 
 from typing import Any
 
+from oncelog.security.operations import Operation, Resource
 from oncelog.server.api import Api
+from oncelog.server.api_rights import demand
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.offsets import TopicPartition
@@ -17,11 +19,15 @@ Errors = list[list[ErrorCode]]  # of each partition of each topic, in the order 
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
+    demand(call.rights, Operation.DELETE, Resource.GROUP, request.group_id)
     groups, turns = call.broker.groups, call.broker.turns
     errors: Errors = []
     error = groups.check_delete_offsets(request.group_id)
     for wanted in request.topics:
         of_topic: list[ErrorCode] = []
+        if not call.rights.may(Operation.READ, Resource.TOPIC, wanted.name):
+            errors.append([ErrorCode.topic_authorization_failed] * len(wanted.partitions))
+            continue
         for start in range(0, len(wanted.partitions), CHECKED_AT_A_TIME):
             if turns.is_over():
                 await turns.next()

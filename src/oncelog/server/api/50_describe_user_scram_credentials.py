@@ -16,7 +16,7 @@ NOBODY = "Attempt to describe a user credential that does not exist: "
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
     if not call.rights.may(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
+        raise KafkaError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
     asked: dict[str, bool] = {}  # whether more than once
     for each in request.users or ():
         asked[each.name] = each.name in asked

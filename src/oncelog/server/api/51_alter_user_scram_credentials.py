@@ -24,15 +24,17 @@ from oncelog.server.known_users import new_secret
 
 TWICE = "A user credential cannot be altered twice in the same request"
 UNKNOWN_MECHANISM = "Unknown SCRAM mechanism"
+NOT_ALLOWED = "Cluster authorization failed."
 NOT_THERE = "Attempt to delete a user credential that does not exist"
 
 Refusals = dict[str, KafkaError]
 
 
 async def handle(request: Any, call: Call) -> Any:
-    if not call.rights.may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
     refused: Refusals = {}
+    if not call.rights.may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
+        refusal = KafkaError(ErrorCode.cluster_authorization_failed, NOT_ALLOWED)
+        refused = {each.name: refusal for each in (*request.deletions, *request.upsertions)}
     deletions, upsertions = _wanted(request, call, refused)
     credentials = await call.broker.aside.run(_credentials, list(upsertions.values()))
     secret = new_secret()

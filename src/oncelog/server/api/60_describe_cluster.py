@@ -3,9 +3,10 @@
 from typing import Any
 
 from oncelog.server.api import Api
+from oncelog.server.api_rights import cluster_operations
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
-from oncelog.server.operations import CLUSTER, NOT_ASKED
+from oncelog.server.operations import NOT_ASKED
 
 BROKERS = 1
 
@@ -46,7 +47,9 @@ def handle(request: Any, call: Call) -> Any:
                 call.listener, call.local_host, with_away=getattr(request, "include_fenced_brokers", False)
             )
         ),
-        cluster_authorized_operations=CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(
+            call.rights, is_asked=request.include_cluster_authorized_operations
+        ),
     )
 
 

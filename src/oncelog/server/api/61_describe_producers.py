@@ -5,7 +5,9 @@ What a saved producer asks when it is resumed: the last sequence is H(P) of the 
 
 from typing import Any
 
+from oncelog.security.operations import Operation, Resource
 from oncelog.server.api import Api, once
+from oncelog.server.api_rights import demand
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
@@ -30,6 +32,7 @@ async def _answer(name: str, index: int, call: Call) -> Any:
     producers: tuple[Any, ...] = ()
     code, message = ErrorCode.none, None
     try:
+        demand(call.rights, Operation.READ, Resource.TOPIC, name)
         log = partition_of(topic_of(call.broker.topics, name), index).log
         producers = await call.each(
             log.producers.live(call.now),

@@ -6,7 +6,9 @@ Its number may be given to another data folder from then on; should it be starte
 import asyncio
 from typing import Any
 
+from oncelog.security.operations import Operation
 from oncelog.server.api import Api
+from oncelog.server.api_rights import demand_cluster
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 
@@ -14,6 +16,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 async def handle(request: Any, call: Call) -> Any:
     code, message = ErrorCode.none, None
     try:
+        demand_cluster(call.rights, Operation.ALTER)
         await _check(request.broker_id, call)
         # In a task of its own: what has begun is done whole, also when the client hangs up half-way.
         await asyncio.shield(asyncio.ensure_future(call.broker.cluster.forget(request.broker_id)))

@@ -6,10 +6,12 @@ Topics come in the order of their names; a cursor names the topic and partition 
 from collections.abc import Iterator
 from typing import Any
 
+from oncelog.security.operations import Operation, Resource
 from oncelog.server.api import Api
+from oncelog.server.api_rights import demand
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.operations import NOT_ASKED, TOPIC
+from oncelog.server.operations import NOT_ASKED
 from oncelog.server.packing import packed_aside
 from oncelog.server.partitions import leadership, topic_of
 from oncelog.server.topics import Topic
@@ -31,6 +33,7 @@ async def handle(request: Any, call: Call) -> Any:
             await turns.next()
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         try:
+            demand(call.rights, Operation.DESCRIBE, Resource.TOPIC, name)
             topic = topic_of(call.broker.topics, name)
         except KafkaError as refusal:
             answers.append(_refused(name, call, refusal.code))
@@ -49,7 +52,10 @@ async def handle(request: Any, call: Call) -> Any:
 
 def _names(request: Any, call: Call) -> Iterator[str]:
     """Named topics, or all where none is named, from the cursor on."""
-    names = {asked.name for asked in request.topics} or {topic.name for topic in call.broker.topics.all()}
+    names = {asked.name for asked in request.topics}
+    if not names:
+        may, every = call.rights.may, call.broker.topics.all()
+        names = {topic.name for topic in every if may(Operation.DESCRIBE, Resource.TOPIC, topic.name)}
     first = "" if request.cursor is None else request.cursor.topic_name
     return (name for name in sorted(names) if name >= first)
 
@@ -70,7 +76,7 @@ def _found(topic: Topic, page: list[Any], call: Call) -> Any:
             )
             for partition in page
         ),
-        topic_authorized_operations=TOPIC,
+        topic_authorized_operations=call.rights.operations(Resource.TOPIC, topic.name),
     )
 
 
@@ -82,7 +88,9 @@ def _refused(name: str, call: Call, code: ErrorCode) -> Any:
         topic_id=None,
         is_internal=False,
         partitions=(),
-        topic_authorized_operations=NOT_ASKED,
+        topic_authorized_operations=(
+            NOT_ASKED if code is ErrorCode.topic_authorization_failed else call.rights.operations(Resource.TOPIC, name)
+        ),
     )
 
 

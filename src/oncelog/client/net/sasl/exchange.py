@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.connection import Connection
-from oncelog.client.net.sasl.mechanism import AuthenticationRefused, Mechanism, OAuthBearer, Plain
-from oncelog.client.net.sasl.scram import Scram
+from oncelog.client.net.sasl.mechanism import Mechanism, OAuthBearer, Plain
 from oncelog.client.net.sasl.tokens import TokenSource
+from oncelog.security.scram_client import AuthenticationRefused, Scram
 from oncelog.wire.requests import RequestSchema, api_key, request_schema
 
 if TYPE_CHECKING:

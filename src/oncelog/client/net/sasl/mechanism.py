@@ -2,9 +2,7 @@
 
 from typing import Protocol
 
-
-class AuthenticationRefused(Exception):
-    """The mechanism itself gives up: what the broker sent does not prove that it may be trusted."""
+from oncelog.security.scram_client import AuthenticationRefused
 
 
 class Mechanism(Protocol):

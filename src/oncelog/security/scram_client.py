@@ -1,4 +1,4 @@
-"""The client's side of SCRAM. Pure: the nonce is passed in. What both sides compute is in `security/scram.py`.
+"""The client's side of SCRAM. Pure: the nonce is passed in. What both sides compute is in `scram.py`.
 
 Both sides prove that they know the password without sending it: the client by its proof, the server by its signature,
 which is checked. A server that wants fewer rounds than the RFC allows makes a stolen exchange cheap to guess, and one
@@ -8,12 +8,15 @@ that wants very many holds this client up; both are refused.
 import hmac
 from base64 import b64encode
 
-from oncelog.client.net.sasl.mechanism import AuthenticationRefused
 from oncelog.security import scram
 from oncelog.security.scram import LEAST_ITERATIONS
 
 MOST_ITERATIONS = 2**17  # a tenth of a second
 _GS2_HEADER = b"n,,"
+
+
+class AuthenticationRefused(Exception):
+    """The client itself gives up: what the broker sent does not prove that it may be trusted."""
 
 
 class Scram:

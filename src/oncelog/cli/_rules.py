@@ -1,0 +1,128 @@
+"""Access rules on a command line, in the words of kafka-acls: options, rules that they say, and rules as options."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from shlex import quote
+from typing import Any, NamedTuple
+
+import click
+
+CLUSTER_NAME = "kafka-cluster"
+EVERYWHERE = "*"
+# What may be done to each kind of thing, by the words of kafka-acls.
+OPERATIONS = (
+    "All",
+    "Read",
+    "Write",
+    "Create",
+    "Delete",
+    "Alter",
+    "Describe",
+    "ClusterAction",
+    "DescribeConfigs",
+    "AlterConfigs",
+    "IdempotentWrite",
+)
+OPTIONS = {"TOPIC": "--topic", "GROUP": "--group", "BROKER": "--cluster", "TRANSACTIONAL_ID": "--transactional-id"}
+PRODUCER = ("Write", "Describe", "Create")  # as kafka-acls has it
+CONSUMER = ("Read", "Describe")
+GROUP = ("Read",)
+
+
+class Target(NamedTuple):
+    """What a rule is about: a kind by the name of its `ResourceType`, and a name."""
+
+    kind: str
+    name: str
+
+
+class Given(NamedTuple):
+    """A rule but for who it is about."""
+
+    target: Target
+    operation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targets:
+    """What was said of what rules are about."""
+
+    topics: tuple[str, ...]
+    groups: tuple[str, ...]
+    transactional_ids: tuple[str, ...]
+    is_cluster: bool
+    pattern: str
+
+    def __iter__(self) -> Iterator[Target]:
+        yield from (Target("TOPIC", name) for name in self.topics)
+        yield from (Target("GROUP", name) for name in self.groups)
+        yield from (Target("TRANSACTIONAL_ID", name) for name in self.transactional_ids)
+        if self.is_cluster:
+            yield Target("BROKER", CLUSTER_NAME)
+
+
+def about(patterns: Sequence[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds what rules are about, handed over as `targets`."""
+
+    def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
+        @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="A topic, or * for all; repeatable.")
+        @click.option("--group", "groups", metavar="GROUP", multiple=True, help="A group, or * for all; repeatable.")
+        @click.option("--transactional-id", "ids", metavar="ID", multiple=True, help="A transactional id; repeatable.")
+        @click.option("--cluster", "is_cluster", is_flag=True, help="The cluster.")
+        @click.option(
+            "--resource-pattern-type",
+            "pattern",
+            type=click.Choice(patterns, case_sensitive=False),
+            default=patterns[0],
+            show_default=True,
+            help="How the names are meant.",
+        )
+        @wraps(body)
+        def run(
+            *arguments: Any,
+            topics: tuple[str, ...],
+            groups: tuple[str, ...],
+            ids: tuple[str, ...],
+            is_cluster: bool,
+            pattern: str,
+            **keywords: Any,
+        ) -> Any:
+            targets = Targets(
+                topics=topics, groups=groups, transactional_ids=ids, is_cluster=is_cluster, pattern=pattern.upper()
+            )
+            return body(*arguments, targets=targets, **keywords)
+
+        return run
+
+    return decorate
+
+
+operations_option = click.option(
+    "--operation",
+    "operations",
+    metavar="OPERATION",
+    type=click.Choice(OPERATIONS, case_sensitive=False),
+    multiple=True,
+    help=f"One of {', '.join(OPERATIONS)}; repeatable.",
+)
+
+
+def name_of(operation: str) -> str:
+    """`DescribeConfigs` is `DESCRIBE_CONFIGS`."""
+    return "".join(f"_{each}" if each.isupper() else each for each in operation).lstrip("_").upper()
+
+
+def word_of(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def command_of(principal: str, given: Sequence[Given], pattern: str) -> str:
+    """What adds these rules, which are about one thing."""
+    target = given[0].target
+    words = ["oncelog acls add", f"--allow-principal {quote(principal)}"]
+    words += [f"--operation {each.operation}" for each in given]
+    words.append(OPTIONS[target.kind] if target.kind == "BROKER" else f"{OPTIONS[target.kind]} {quote(target.name)}")
+    if pattern != "LITERAL":
+        words.append(f"--resource-pattern-type {pattern.lower()}")
+    return " ".join(words)

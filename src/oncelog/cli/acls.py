@@ -1,0 +1,245 @@
+"""`oncelog acls`: who may do what, in the words of kafka-acls."""
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from oncelog.cli._endings import speaks_to_brokers
+from oncelog.cli._groups import ListsAtFirst
+from oncelog.cli._options import Connecting, connecting, formatted
+from oncelog.cli._output import emit
+from oncelog.cli._rules import (
+    CONSUMER,
+    EVERYWHERE,
+    GROUP,
+    PRODUCER,
+    Given,
+    Target,
+    Targets,
+    about,
+    name_of,
+    operations_option,
+    word_of,
+)
+
+if TYPE_CHECKING:
+    from oncelog.client.admin import AclBinding, AclBindingFilter
+
+COLUMNS = ("permission", "principal", "host", "operation", "resource", "name", "pattern")
+
+principals_option = click.option(
+    "--principal", "principals", metavar="TYPE:NAME", multiple=True, help="Only rules about these, such as User:alice."
+)
+
+
+@click.group(name="acls", cls=ListsAtFirst)
+def command() -> None:
+    """List, add and remove access rules; without a command: list.
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C.
+    """
+
+
+def whom(body: Any) -> Any:
+    """Adds who a rule is about, as `allowed` and `denied`, and where from."""
+    for option, name, words in reversed(
+        (
+            ("--allow-principal", "allowed", "Who may, such as User:alice, or User:* for everybody; repeatable."),
+            ("--deny-principal", "denied", "Who may not, whatever else allows it; repeatable."),
+        )
+    ):
+        body = click.option(option, name, metavar="TYPE:NAME", multiple=True, help=words)(body)
+    for option, name in (("--allow-host", "allowed_hosts"), ("--deny-host", "denied_hosts")):
+        words = (
+            f"An address from which {'--' + option[2:-5]}-principal is meant; from everywhere by default; repeatable."
+        )
+        body = click.option(option, name, metavar="ADDRESS", multiple=True, help=words)(body)
+    for flag, words in (
+        ("--producer", "What a producer needs of the topics: Write, Describe and Create."),
+        ("--consumer", "What a consumer needs: Read and Describe of the topics, Read of the groups."),
+    ):
+        body = click.option(flag, is_flag=True, help=words)(body)
+    return body
+
+
+@command.command(name="list")
+@connecting
+@formatted
+@about(("any", "literal", "prefixed", "match"))
+@principals_option
+@speaks_to_brokers
+def list_acls(to: Connecting, form: str, targets: Targets, principals: tuple[str, ...]) -> None:
+    """Access rules, all or those about these things and principals."""
+    from oncelog.cli._cluster import opened
+
+    with opened(to) as cluster:
+        found: dict[AclBinding, None] = {}
+        for each in _filters(list(targets) or [None], targets.pattern, principals):
+            found |= dict.fromkeys(cluster.admin.describe_acls(each).result())
+    _tell(form, found)
+
+
+@command.command()
+@connecting
+@about(("literal", "prefixed"))
+@operations_option
+@whom
+@speaks_to_brokers
+def add(to: Connecting, targets: Targets, operations: tuple[str, ...], **said: Any) -> None:
+    """Make rules. One that is there already is no failure."""
+    from oncelog.cli._cluster import each_outcome, opened
+    from oncelog.client.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+
+    given = _given(targets, operations, said) or _nothing("what about: --topic, --group or --cluster")
+    who = _who(said) or _nothing("who: --allow-principal or --deny-principal")
+    wanted = [
+        AclBinding(
+            ResourceType[each.target.kind],
+            each.target.name,
+            ResourcePatternType[targets.pattern],
+            principal,
+            host,
+            AclOperation[name_of(each.operation)],
+            AclPermissionType[permission],
+        )
+        for each, (permission, principal, host) in product(given, who)
+    ]
+    with opened(to) as cluster:
+        futures = cluster.admin.create_acls(list(dict.fromkeys(wanted)))
+        each_outcome({_said(each): future for each, future in futures.items()})
+
+
+@command.command()
+@connecting
+@formatted
+@about(("literal", "prefixed", "any", "match"))
+@operations_option
+@whom
+@principals_option
+@speaks_to_brokers
+def remove(
+    to: Connecting,
+    form: str,
+    targets: Targets,
+    operations: tuple[str, ...],
+    principals: tuple[str, ...],
+    **said: Any,
+) -> None:
+    """Take rules away, and tell which: all that are about these things, these principals, or both."""
+    from oncelog.cli._cluster import opened
+
+    who = _who(said)
+    if not (list(targets) or who or principals):
+        _nothing("which rules: --topic, --group, --cluster or --principal")
+    if who or operations or said["producer"] or said["consumer"]:
+        wanted = _exact_filters(targets, operations, who, principals, said)
+    else:
+        wanted = _filters(list(targets) or [None], targets.pattern, principals)
+    with opened(to) as cluster:
+        found: dict[AclBinding, None] = {}
+        for future in cluster.admin.delete_acls(list(dict.fromkeys(wanted))).values():
+            found |= dict.fromkeys(future.result())
+    _tell(form, found)
+
+
+Who = tuple[str, str, str]  # a permission, a principal, a host
+
+
+def _who(said: dict[str, Any]) -> list[Who]:
+    allowed = product(["ALLOW"], said["allowed"], said["allowed_hosts"] or (EVERYWHERE,))
+    return [*allowed, *product(["DENY"], said["denied"], said["denied_hosts"] or (EVERYWHERE,))]
+
+
+def _given(targets: Targets, operations: Sequence[str], said: dict[str, Any]) -> list[Given]:
+    """What is to be done to what."""
+    found = []
+    for target in targets:
+        wanted = list(operations)
+        if said["producer"] and target.kind == "TOPIC":
+            wanted += PRODUCER
+        if said["consumer"] and target.kind in ("TOPIC", "GROUP"):
+            wanted += CONSUMER if target.kind == "TOPIC" else GROUP
+        if not wanted and not (said["producer"] or said["consumer"]):
+            wanted = ["All"]
+        found += [Given(target, each) for each in dict.fromkeys(wanted)]
+    return found
+
+
+def _filters(targets: Sequence[Target | None], pattern: str, principals: Iterable[str]) -> "list[AclBindingFilter]":
+    from oncelog.client.admin import AclBindingFilter, ResourcePatternType, ResourceType
+
+    return [
+        AclBindingFilter(
+            ResourceType.ANY if target is None else ResourceType[target.kind],
+            None if target is None else target.name,
+            ResourcePatternType.ANY if target is None else ResourcePatternType[pattern],
+            principal,
+        )
+        for target, principal in product(targets, tuple(principals) or (None,))
+    ]
+
+
+def _exact_filters(
+    targets: Targets,
+    operations: Sequence[str],
+    who: Sequence[Who],
+    principals: Sequence[str],
+    said: dict[str, Any],
+) -> "list[AclBindingFilter]":
+    from oncelog.client.admin import (
+        AclBindingFilter,
+        AclOperation,
+        AclPermissionType,
+        ResourcePatternType,
+        ResourceType,
+    )
+
+    plain: list[tuple[str, str | None, str | None]] = [("ANY", each, None) for each in principals or (None,)]
+    has_operations = operations or said["producer"] or said["consumer"]
+    given: list[tuple[Target | None, str]]
+    if not list(targets):
+        given = [(None, each) for each in operations or ("Any",)]
+    elif has_operations:
+        given = [(each.target, each.operation) for each in _given(targets, operations, said)]
+    else:
+        given = [(target, "Any") for target in targets]
+    return [
+        AclBindingFilter(
+            ResourceType.ANY if target is None else ResourceType[target.kind],
+            None if target is None else target.name,
+            ResourcePatternType.ANY if target is None else ResourcePatternType[targets.pattern],
+            principal,
+            host,
+            AclOperation[name_of(operation)],
+            AclPermissionType[permission],
+        )
+        for (target, operation), (permission, principal, host) in product(given, who or plain)
+    ]
+
+
+def _nothing(words: str) -> Any:
+    raise click.UsageError(f"say {words}")
+
+
+def _said(binding: "AclBinding") -> str:
+    what = f"{binding.principal} {word_of(binding.operation.name)} {binding.restype.name.lower()} {binding.name}"
+    return f"{binding.permission_type.name.lower()} {what}"
+
+
+def _tell(form: str, found: "Iterable[AclBinding]") -> None:
+    rows = [
+        {
+            "permission": each.permission_type.name.lower(),
+            "principal": each.principal,
+            "host": each.host,
+            "operation": word_of(each.operation.name),
+            "resource": "cluster" if each.restype.name == "BROKER" else each.restype.name.lower(),
+            "name": each.name,
+            "pattern": each.resource_pattern_type.name.lower(),
+        }
+        for each in found
+    ]
+    rows.sort(key=lambda row: [row[column] for column in ("resource", "name", "pattern", *COLUMNS)])
+    emit(form, rows, rows, COLUMNS)

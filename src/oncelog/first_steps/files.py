@@ -1,0 +1,145 @@
+"""The files of first steps, for their owner alone, in `secure/` of the data folder:
+
+authority.pem, authority.key    whom clients trust, and what its certificates are signed with
+server.pem                      the server's certificate and key; it follows names, addresses and time
+client.properties               how oncelog's commands, librdkafka and kcat get in: -F client.properties
+java.properties                 the same for Java's tools: --command-config java.properties
+"""
+
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from oncelog.first_steps.certificates import DAY_MS, Pair, ends_ms, make_authority, names_in, sign_server
+from oncelog.references import properties
+from oncelog.server.endpoints import WILDCARDS, Endpoint
+from oncelog.server.secure import KEYSTORE, MECHANISM, USER
+
+RENEW_MS: Final = 60 * DAY_MS  # before the end
+PASSWORD_BYTES: Final = 24
+ELSEWHERE: Final = ("192.0.2.1", 9)  # nobody's (RFC 5737), and nothing is sent there
+ELSEWHERE_6: Final = ("2001:db8::1", 9)
+
+
+class SecureFolder:
+    def __init__(self, folder: str) -> None:
+        self.path = Path(folder).absolute()
+        self.client_file = self.path / "client.properties"
+        self.java_file = self.path / "java.properties"
+        self.authority_file = self.path / "authority.pem"
+        self._server_file = self.path / KEYSTORE
+
+    def make_certificates(self, names: frozenset[str], now_ms: int) -> bool:
+        """What is missing of them, or nears its end; whether the server's is a new one."""
+        self.path.mkdir(0o700, parents=True, exist_ok=True)
+        authority = self._authority(now_ms)
+        if self._server_file.exists():
+            there = self._server_file.read_bytes()
+            if names <= names_in(there) and ends_ms(there) - now_ms > RENEW_MS:
+                return False
+            names |= names_in(there)
+        made = sign_server(authority, names, now_ms)
+        write_private(self._server_file, made.key + made.certificate + authority.certificate)
+        return True
+
+    def _authority(self, now_ms: int) -> Pair:
+        key_file = self.path / "authority.key"
+        if self.authority_file.exists() and key_file.exists():
+            return Pair(self.authority_file.read_bytes(), key_file.read_bytes())
+        authority = make_authority(now_ms)
+        write_private(key_file, authority.key)
+        write_private(self.authority_file, authority.certificate)
+        return authority
+
+    def password(self) -> str | None:
+        """As it was made once; None where the file is gone."""
+        return self.client_properties().get("sasl.password")
+
+    def client_properties(self) -> dict[str, str]:
+        if not self.client_file.exists():
+            return {}
+        return dict(properties(self.client_file.read_text(encoding="utf-8").splitlines()))
+
+    def write_client_files(self, servers: str, password: str, *, trusts_authority: bool) -> None:
+        authority = str(self.authority_file) if trusts_authority else None
+        write_private(self.client_file, _lines(_for_librdkafka(servers, password, authority)))
+        write_private(self.java_file, _lines(_for_java(servers, password, authority)))
+
+
+def new_password() -> str:
+    return secrets.token_urlsafe(PASSWORD_BYTES)
+
+
+def _for_librdkafka(servers: str, password: str, authority: str | None) -> Iterator[str]:
+    yield "# How to get in: oncelog topics list -F client.properties, kcat -F client.properties"
+    yield f"bootstrap.servers={servers}"
+    yield "security.protocol=sasl_ssl"
+    yield f"sasl.mechanism={MECHANISM}"
+    yield f"sasl.username={USER}"
+    yield f"sasl.password={password}"
+    if authority:
+        yield f"ssl.ca.location={authority}"
+
+
+def _for_java(servers: str, password: str, authority: str | None) -> Iterator[str]:
+    yield f"# How to get in: kafka-topics.sh --bootstrap-server {servers} --command-config java.properties --list"
+    yield f"bootstrap.servers={servers}"
+    yield "security.protocol=SASL_SSL"
+    yield f"sasl.mechanism={MECHANISM}"
+    login = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    yield f'sasl.jaas.config={login} required username="{USER}" password="{password}";'
+    if authority:
+        yield "ssl.truststore.type=PEM"
+        yield f"ssl.truststore.location={authority}"
+
+
+def _lines(lines: Iterator[str]) -> bytes:
+    return ("\n".join(lines) + "\n").encode()
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Whole or not at all, and at no moment for others to read."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def names_of(endpoints: list[Endpoint]) -> frozenset[str]:
+    """By which clients may reach it: what listeners and this machine are called."""
+    found = {"localhost", "127.0.0.1", "::1", socket.gethostname()}
+    for endpoint in endpoints:
+        found.add(endpoint.advertised_host or "")
+        if endpoint.host not in WILDCARDS:
+            found.add(endpoint.host)
+        else:
+            found |= _addresses()
+    return frozenset(name.partition("%")[0] for name in found if _is_name(name))
+
+
+def _is_name(name: str) -> bool:
+    return bool(name) and name.isascii() and len(name) <= 253
+
+
+def _addresses() -> set[str]:
+    """Of this machine, as far as it tells without being asked about each device."""
+    found: set[str] = set()
+    try:
+        found |= {str(each[4][0]) for each in socket.getaddrinfo(socket.gethostname(), None)}
+    except OSError:
+        pass  # its name is not known to anybody
+    for family, elsewhere in ((socket.AF_INET, ELSEWHERE), (socket.AF_INET6, ELSEWHERE_6)):
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect(elsewhere)
+                found.add(str(probe.getsockname()[0]))
+        except OSError:
+            pass  # no way leads out by that family
+    return found

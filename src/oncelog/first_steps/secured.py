@@ -1,0 +1,97 @@
+"""A server that secures itself: its certificates before it starts, its user before it listens."""
+
+import logging
+from typing import Final
+
+from oncelog.clock import Clock
+from oncelog.first_steps.files import SecureFolder, names_of, new_password
+from oncelog.server.broker import Broker, bracketed
+from oncelog.server.endpoints import endpoints
+from oncelog.server.secure import USER, has_own_certificate, secure_folder
+from oncelog.server.service import Service
+from oncelog.server.settings import Settings
+from oncelog.server.users import add_user
+
+logger = logging.getLogger(__name__)
+
+RENEWAL_LOOK_MS: Final = 3_600_000
+
+
+def make_certificates(settings: Settings, clock: Clock) -> None:
+    """Before a broker is made: it reads them."""
+    if has_own_certificate(settings):
+        folder = SecureFolder(secure_folder(settings))
+        folder.make_certificates(names_of(endpoints(settings)), clock.now().wall_ms)
+
+
+class SecuredService(Service):
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(broker)
+        self._folder = SecureFolder(secure_folder(broker.settings))
+
+    async def start(self) -> None:
+        await self._make_user()
+        await super().start()
+        await self.broker.aside.run(self._keep_client_files)
+        self.broker.housekeeping.every(RENEWAL_LOOK_MS, self.renew)
+
+    async def _make_user(self) -> None:
+        """What was made once stays, also where the user has got another password since."""
+        is_known = USER in self.broker.users.now.names
+        password = await self.broker.aside.run(self._password, is_known)
+        if not is_known:
+            assert password is not None
+            await add_user(self.broker, USER, password)
+
+    def _password(self, is_known: bool) -> str | None:
+        """In the files before the user has it: a crash in between must not leave a user whose password nobody knows."""
+        password = self._folder.password()
+        if password is None and not is_known:
+            password = new_password()
+            self._write_client_files(password)
+        elif password is None:
+            logger.warning(
+                "there is a user %s, and %s is gone: give it a new password with `oncelog users add %s`",
+                USER,
+                self._folder.client_file,
+                USER,
+            )
+        return password
+
+    def _keep_client_files(self) -> None:
+        """They tell where the server listens this time."""
+        said = self._folder.client_properties()
+        if "sasl.password" in said and said.get("bootstrap.servers") != self._here:
+            self._write_client_files(said["sasl.password"])
+
+    def _write_client_files(self, password: str) -> None:
+        is_ours = has_own_certificate(self.broker.settings)
+        self._folder.write_client_files(self._here, password, trusts_authority=is_ours)
+
+    @property
+    def _here(self) -> str:
+        """Where the user gets in, from this machine."""
+        broker = self.broker
+        guarded = [each for each in broker.endpoints if each.protocol == "SASL_SSL"] or broker.endpoints
+        here = guarded[0]
+        port = here.advertised_port or broker.ports.get(here.name, here.port)
+        return f"{bracketed(here.advertised_host or '127.0.0.1')}:{port}"
+
+    @property
+    def client_properties(self) -> dict[str, str]:
+        return self._folder.client_properties()
+
+    async def renew(self) -> None:
+        await self.broker.aside.run(make_certificates, self.broker.settings, self.broker.clock)
+        await self.broker.look_at_certificates()
+
+    @property
+    def for_people(self) -> str:
+        """How to get in, when it has started."""
+        folder = self._folder
+        return (
+            f"It lets in the user {USER} alone, whose password is in these files:\n"
+            f"  oncelog topics list -F {folder.client_file}\n"
+            f"  kafka-topics.sh --bootstrap-server {self._here} --command-config {folder.java_file} --list\n"
+            f"Clients on other machines need a copy of one of them, and of {folder.authority_file}."
+        )

@@ -1,0 +1,136 @@
+"""What each request asks for: which operation, on what, and how it is refused, as in Kafka 4.3. docs/rights.md is made
+from this table, and a test holds the handlers against it."""
+
+from typing import Final, NamedTuple
+
+from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
+from oncelog.server.access import Rights
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.operations import NOT_ASKED
+
+REFUSALS: Final = {
+    Resource.TOPIC: (ErrorCode.topic_authorization_failed, "Topic authorization failed."),
+    Resource.GROUP: (ErrorCode.group_authorization_failed, "Group authorization failed."),
+    Resource.CLUSTER: (ErrorCode.cluster_authorization_failed, "Cluster authorization failed."),
+}
+
+
+def demand(rights: Rights, operation: Operation, resource: Resource, name: str) -> None:
+    """Raises KafkaError where it may not."""
+    if not rights.may(operation, resource, name):
+        raise KafkaError(*REFUSALS[resource])
+
+
+def demand_cluster(rights: Rights, operation: Operation) -> None:
+    demand(rights, operation, Resource.CLUSTER, CLUSTER_NAME)
+
+
+def may_create_topic(rights: Rights, name: str) -> bool:
+    may = rights.may
+    return may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME) or may(Operation.CREATE, Resource.TOPIC, name)
+
+
+def cluster_operations(rights: Rights, *, is_asked: bool) -> int:
+    """What is told of what a client may do to the cluster."""
+    if not is_asked:
+        return NOT_ASKED
+    may_know = rights.may(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
+    return rights.operations(Resource.CLUSTER, CLUSTER_NAME) if may_know else 0
+
+
+class Need(NamedTuple):
+    operation: Operation
+    resource: Resource
+    note: str = ""
+
+
+def _topic(operation: Operation, note: str = "") -> Need:
+    return Need(operation, Resource.TOPIC, note)
+
+
+def _group(operation: Operation, note: str = "") -> Need:
+    return Need(operation, Resource.GROUP, note)
+
+
+def _cluster(operation: Operation, note: str = "") -> Need:
+    return Need(operation, Resource.CLUSTER, note)
+
+
+WHOLE: Final = "the whole request is refused"
+NEEDS: Final[dict[str, tuple[Need, ...]]] = {
+    "produce": (_topic(Operation.WRITE),),
+    "fetch": (
+        _topic(Operation.READ),
+        _cluster(Operation.CLUSTER_ACTION, "from a follower, and nothing else; each topic is refused"),
+    ),
+    "list_offsets": (_topic(Operation.DESCRIBE),),
+    "metadata": (
+        _topic(Operation.DESCRIBE, "where all are asked for, the others are left out"),
+        _cluster(Operation.CREATE, "or the next, for a topic that would be created"),
+        _topic(Operation.CREATE, "for a topic that would be created"),
+        _cluster(Operation.DESCRIBE, "for what the client may do to the cluster; else nothing is told"),
+    ),
+    "offset_commit": (_group(Operation.READ, "each partition is refused"), _topic(Operation.READ)),
+    "offset_fetch": (
+        _group(Operation.DESCRIBE),
+        _topic(Operation.DESCRIBE, "where all are asked for, the others are left out"),
+    ),
+    "find_coordinator": (_group(Operation.DESCRIBE),),
+    "join_group": (_group(Operation.READ),),
+    "heartbeat": (_group(Operation.READ),),
+    "leave_group": (_group(Operation.READ),),
+    "sync_group": (_group(Operation.READ),),
+    "describe_groups": (_group(Operation.DESCRIBE),),
+    "list_groups": (
+        _cluster(Operation.DESCRIBE, "or the next, for each group"),
+        _group(Operation.DESCRIBE, "the others are left out"),
+    ),
+    "api_versions": (),
+    "create_topics": (
+        _cluster(Operation.CREATE, "or the next"),
+        _topic(Operation.CREATE),
+        _topic(Operation.DESCRIBE_CONFIGS, "to be told the configs; else only they are missing"),
+    ),
+    "delete_topics": (
+        _cluster(Operation.DELETE, "or the next two"),
+        _topic(Operation.DESCRIBE, "to be told the name of a topic that is named by its id"),
+        _topic(Operation.DELETE),
+    ),
+    "delete_records": (_topic(Operation.DELETE),),
+    "init_producer_id": (
+        _cluster(Operation.IDEMPOTENT_WRITE, "or the next"),
+        _topic(Operation.WRITE, "for any topic at all; else CLUSTER_AUTHORIZATION_FAILED"),
+    ),
+    "offset_for_leader_epoch": (_cluster(Operation.CLUSTER_ACTION, "or the next"), _topic(Operation.DESCRIBE)),
+    "describe_acls": (_cluster(Operation.DESCRIBE, WHOLE),),
+    "create_acls": (_cluster(Operation.ALTER, "each is refused"),),
+    "delete_acls": (_cluster(Operation.ALTER, "each is refused"),),
+    "describe_configs": (
+        _topic(Operation.DESCRIBE_CONFIGS, "for a topic's"),
+        _cluster(Operation.DESCRIBE_CONFIGS, "for a broker's"),
+    ),
+    "alter_configs": (
+        _topic(Operation.ALTER_CONFIGS, "for a topic's"),
+        _cluster(Operation.ALTER_CONFIGS, "for a broker's"),
+    ),
+    "describe_log_dirs": (_cluster(Operation.DESCRIBE, WHOLE),),
+    "create_partitions": (_topic(Operation.ALTER),),
+    "delete_groups": (_group(Operation.DELETE),),
+    "elect_leaders": (_cluster(Operation.ALTER, WHOLE),),
+    "incremental_alter_configs": (
+        _topic(Operation.ALTER_CONFIGS, "for a topic's"),
+        _cluster(Operation.ALTER_CONFIGS, "for a broker's"),
+    ),
+    "alter_partition_reassignments": (_cluster(Operation.ALTER, WHOLE),),
+    "list_partition_reassignments": (_cluster(Operation.DESCRIBE, WHOLE),),
+    "offset_delete": (_group(Operation.DELETE, WHOLE), _topic(Operation.READ)),
+    "describe_cluster": (
+        _cluster(Operation.DESCRIBE, "for what the client may do to the cluster; else nothing is told"),
+    ),
+    "describe_producers": (_topic(Operation.READ),),
+    "unregister_broker": (_cluster(Operation.ALTER, WHOLE),),
+    "describe_topic_partitions": (_topic(Operation.DESCRIBE, "where all are asked for, the others are left out"),),
+    "lease_pid": (_topic(Operation.WRITE),),
+    "resume_pid": (_topic(Operation.WRITE),),
+    "describe_leases": (_cluster(Operation.DESCRIBE, "each partition is refused"),),
+}

@@ -1,0 +1,108 @@
+"""`oncelog acls`."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from oncelog.embedded import Server
+from tests.cli.running import Oncelog
+from tests.server.test_access import ASKED
+
+
+@pytest.fixture(scope="module")
+def asked() -> Iterator[Server]:
+    name, value = ASKED.split("=")
+    with Server(settings={name: value, "super.users": "User:ANONYMOUS"}) as server:
+        yield server
+
+
+@pytest.fixture
+def acls(asked: Server) -> Iterator[Oncelog]:
+    oncelog = Oncelog(asked.bootstrap_servers)
+    yield oncelog
+    oncelog("acls remove", "--resource-pattern-type", "any", "--topic", "orders", "--topic", "ord", "--cluster")
+    oncelog("acls remove", "--principal", "User:alice")
+
+
+def rows(said: object) -> list[tuple[str, ...]]:
+    assert isinstance(said, list)
+    return [tuple(each[name] for name in ("permission", "operation", "resource", "name", "pattern")) for each in said]
+
+
+def test_a_rule_is_added_listed_and_removed(acls: Oncelog) -> None:
+    acls("acls add", "--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders")
+    row = {
+        "permission": "allow",
+        "principal": "User:alice",
+        "host": "*",
+        "operation": "Read",
+        "resource": "topic",
+        "name": "orders",
+        "pattern": "literal",
+    }
+    assert acls("acls", "-J").json == acls("acls list", "--topic", "orders", "-J").json == [row]
+    assert acls("acls list", "--topic", "others", "-J").json == []
+    assert acls("acls list", "--principal", "User:bob", "-J").json == []
+    assert acls("acls list").lines == [
+        "PERMISSION  PRINCIPAL   HOST  OPERATION  RESOURCE  NAME    PATTERN",
+        "allow       User:alice  *     Read       topic     orders  literal",
+    ]
+    removing = ("acls remove", "--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders", "-J")
+    assert acls(*removing).json == [row]
+    assert acls("acls", "-J").json == acls(*removing).json == []
+
+
+def test_operations_are_all_where_none_is_named(acls: Oncelog) -> None:
+    acls("acls add", "--deny-principal", "User:*", "--deny-host", "10.0.0.1", "--cluster")
+    assert rows(acls("acls", "-J").json) == [("deny", "All", "cluster", "kafka-cluster", "literal")]
+
+
+def test_a_producer_and_a_consumer_get_what_kafka_acls_gives_them(acls: Oncelog) -> None:
+    whom = ("--allow-principal", "User:alice")
+    acls("acls add", *whom, "--producer", "--topic", "ord", "--resource-pattern-type", "prefixed")
+    acls("acls add", *whom, "--consumer", "--topic", "orders", "--group", "readers")
+    assert rows(acls("acls", "-J").json) == [
+        ("allow", "Read", "group", "readers", "literal"),
+        ("allow", "Create", "topic", "ord", "prefixed"),
+        ("allow", "Describe", "topic", "ord", "prefixed"),
+        ("allow", "Write", "topic", "ord", "prefixed"),
+        ("allow", "Describe", "topic", "orders", "literal"),
+        ("allow", "Read", "topic", "orders", "literal"),
+    ]
+    matching = acls("acls list", "--topic", "orders", "--resource-pattern-type", "match", "-J").json
+    assert {each["name"] for each in matching} == {"orders", "ord"}
+    acls("acls remove", *whom, "--producer", "--topic", "ord", "--resource-pattern-type", "prefixed")
+    assert {each["name"] for each in acls("acls", "-J").json} == {"orders", "readers"}
+
+
+def test_all_rules_of_a_principal_or_of_a_topic_are_removed(acls: Oncelog) -> None:
+    for whom in ("User:alice", "User:bob"):
+        acls("acls add", "--allow-principal", whom, "--topic", "orders", "--group", "readers", "--operation", "Read")
+    assert len(acls("acls remove", "--principal", "User:alice", "-J").json) == 2
+    assert len(acls("acls remove", "--topic", "orders", "-J").json) == 1
+    assert rows(acls("acls", "-J").json) == [("allow", "Read", "group", "readers", "literal")]
+    acls("acls remove", "--principal", "User:bob")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("add --topic orders", "say who"),
+        ("add --allow-principal User:a", "say what about"),
+        ("remove", "say which rules"),
+        ("add --allow-principal User:a --topic t --operation Fly", "'Fly' is not one of"),
+    ],
+)
+def test_what_lacks_a_part_is_refused(acls: Oncelog, words: str, said: str) -> None:
+    ended = acls.run(f"acls {words}")
+    assert ended.code == 2 and said in ended.refusal
+
+
+def test_a_principal_without_a_type_is_refused_by_the_server(acls: Oncelog) -> None:
+    ended = acls.run("acls add", "--allow-principal", "alice", "--topic", "orders")
+    assert ended.code == 1 and "principalType:principalName" in ended.refusal
+
+
+def test_where_nobody_is_asked_for_rights_that_is_said(oncelog: Oncelog) -> None:
+    assert "No Authorizer is configured" in oncelog.run("acls").refusal
+    assert "No Authorizer is configured" in oncelog.run("acls add --allow-principal User:a --topic t").refusal

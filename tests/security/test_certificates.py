@@ -1,0 +1,61 @@
+"""What a certificate says of itself, and that nothing that only looks like one does harm."""
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from oncelog.security.certificates import BadCertificate, read_certificate
+from oncelog.security.pem import blocks
+from tests.depth import deeper, scaled
+from tests.security.names import NAMES, certificate
+
+
+def der_of(path: Path) -> bytes:
+    return next(blocks(path.read_text())).der
+
+
+@pytest.mark.parametrize("subject", NAMES)
+def test_names_are_written_as_java_writes_them(subject: str, tmp_path: Path) -> None:
+    assert read_certificate(der_of(certificate(tmp_path, subject))).subject == NAMES[subject]
+
+
+def test_its_time_is_read(tmp_path: Path) -> None:
+    found = read_certificate(der_of(certificate(tmp_path, "/CN=alice")))
+    assert found.ends_ms - found.begins_ms == 30 * 86_400_000
+    assert abs(found.begins_ms - time.time() * 1000) < 600_000
+    assert found.is_self_signed
+
+
+@deeper
+def test_what_is_no_certificate_is_refused_and_nothing_else_happens(tmp_path: Path) -> None:
+    der = der_of(certificate(tmp_path, "/C=NL/CN=alice"))
+    for seed in range(scaled(300)):
+        chance = random.Random(seed)
+        changed = bytearray(der)
+        for _ in range(chance.randrange(1, 4)):
+            changed[chance.randrange(len(changed))] = chance.randrange(256)
+        del changed[chance.randrange(1, len(changed) + 1) :]
+        try:
+            read_certificate(bytes(changed))
+        except BadCertificate:
+            continue
+        except Exception as error:
+            raise AssertionError(f"seed {seed}") from error
+
+
+def test_a_name_has_a_bound() -> None:
+    attribute = bytes.fromhex("310b3009060355040313026161")
+    names = attribute * 70
+    length = len(names).to_bytes(2, "big")
+    issuer = b"\x30\x82" + length + names
+    inner = b"\x02\x01\x01" + b"\x30\x00" + issuer
+    body = b"\x30\x82" + len(inner).to_bytes(2, "big") + inner
+    with pytest.raises(BadCertificate, match="more than 64 parts"):
+        read_certificate(b"\x30\x82" + len(body).to_bytes(2, "big") + body)
+
+
+def test_a_certificate_has_a_bound() -> None:
+    with pytest.raises(BadCertificate, match="bytes"):
+        read_certificate(bytes(70_000))

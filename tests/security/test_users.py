@@ -1,0 +1,119 @@
+"""Users as they are kept, and what is made up for names that nobody has."""
+
+import os
+
+import pytest
+
+from oncelog.security import documents
+from oncelog.security.documents import Document, Kind
+from oncelog.security.scram import HASHES, MOST_STORED_ITERATIONS, Credential, credential_of, hash_bytes
+from oncelog.security.users import (
+    DEFAULT_ITERATIONS,
+    MOST_NAME_BYTES,
+    SALT_BYTES,
+    Users,
+    what_is_wrong_with,
+    what_is_wrong_with_salted,
+    with_credential,
+    without_credential,
+)
+
+SECRET, OTHER = b"s" * 32, b"o" * 32
+
+
+def credential(mechanism: str, iterations: int = 4096, salt: bytes = b"salt") -> Credential:
+    return credential_of(mechanism, bytes(hash_bytes(mechanism)), salt, iterations)
+
+
+def document(**users: dict[str, Credential]) -> Document:
+    found: Document = {}
+    for name, credentials in users.items():
+        for mechanism, each in credentials.items():
+            found = with_credential(found, name, mechanism, each, SECRET)
+    return found
+
+
+def test_what_is_kept_is_found_again_after_it_was_stored() -> None:
+    kept = {mechanism: credential(mechanism) for mechanism in HASHES}
+    stored = documents.decode(Kind.USERS, documents.encode(Kind.USERS, document(ann=kept)))
+    users = Users(stored, OTHER)
+    assert users.names == ["ann"]
+    assert users.mechanisms("ann") == dict.fromkeys(HASHES, 4096)
+    for mechanism, each in kept.items():
+        found = users.find(mechanism, "ann")
+        assert (found.credential, found.is_made_up) == (each, False)
+    assert users.find_for_password("ann")[0] == "SCRAM-SHA-512"
+
+
+def test_a_user_is_gone_with_the_last_credential() -> None:
+    kept = document(ann={mechanism: credential(mechanism) for mechanism in HASHES})
+    left = without_credential(kept, "ann", "SCRAM-SHA-256")
+    assert Users(left, OTHER).mechanisms("ann") == {"SCRAM-SHA-512": 4096}
+    assert Users(left, OTHER).find("SCRAM-SHA-256", "ann").is_made_up
+    assert Users(without_credential(left, "ann", "SCRAM-SHA-512"), OTHER).names == []
+    for name, mechanism in (("ann", "SCRAM-SHA-256"), ("bob", "SCRAM-SHA-512")):
+        with pytest.raises(KeyError):
+            without_credential(left, name, mechanism)
+
+
+def test_the_secret_is_no_user() -> None:
+    users = Users(document(ann={"SCRAM-SHA-256": credential("SCRAM-SHA-256")}), OTHER)
+    assert users.names == ["ann"] and users.mechanisms("") == {}
+    assert users.find("SCRAM-SHA-256", "").is_made_up
+
+
+@pytest.mark.parametrize("mechanism", HASHES)
+def test_asking_twice_for_an_unknown_name_tells_nothing(mechanism: str) -> None:
+    kept = document(ann={"SCRAM-SHA-256": credential("SCRAM-SHA-256")})
+    # Another start, and another user: the secret stays, and so does what is made of it.
+    more = with_credential(kept, "eve", "SCRAM-SHA-512", credential("SCRAM-SHA-512"), OTHER)
+    found = Users(kept, os.urandom(32)).find(mechanism, "nobody")
+    assert found.is_made_up
+    assert Users(kept, os.urandom(32)).find(mechanism, "nobody") == found
+    if mechanism == "SCRAM-SHA-256":
+        assert Users(more, os.urandom(32)).find(mechanism, "nobody") == found
+    assert Users(kept, OTHER).find(mechanism, "somebody").credential.salt != found.credential.salt
+    assert Users({}, OTHER).find(mechanism, "nobody").credential.salt != found.credential.salt
+
+
+def test_what_is_made_up_looks_like_what_there_is() -> None:
+    text, raw = b"1k9zk3q0x8" * 2, bytes(range(16))
+    kept = document(
+        ann={"SCRAM-SHA-256": credential("SCRAM-SHA-256", 4096, text)},
+        bob={"SCRAM-SHA-256": credential("SCRAM-SHA-256", 8192, raw)},
+    )
+    shapes = set()
+    for number in range(100):
+        made_up = Users(kept, OTHER).find("SCRAM-SHA-256", f"nobody{number}").credential
+        shapes.add((made_up.iterations, len(made_up.salt), made_up.salt.isalnum()))
+        assert len(made_up.stored_key) == len(made_up.server_key) == 32
+    assert shapes == {(4096, 20, True), (8192, 16, False)}
+    nobody = Users({}, OTHER).find("SCRAM-SHA-512", "nobody").credential
+    assert (nobody.iterations, len(nobody.salt)) == (DEFAULT_ITERATIONS, SALT_BYTES)
+
+
+def test_a_password_of_nobody_is_looked_at_like_one_of_somebody() -> None:
+    kept = document(ann={"SCRAM-SHA-256": credential("SCRAM-SHA-256", 12_000)})
+    mechanism, found = Users(kept, OTHER).find_for_password("nobody")
+    assert (mechanism, found.is_made_up, found.credential.iterations) == ("SCRAM-SHA-256", True, 12_000)
+
+
+@pytest.mark.parametrize("name", ["", "x" * (MOST_NAME_BYTES + 1), "ä" * MOST_NAME_BYTES])
+def test_names_that_no_user_may_have(name: str) -> None:
+    assert what_is_wrong_with(name)
+    assert what_is_wrong_with("x" * MOST_NAME_BYTES) is None
+
+
+@pytest.mark.parametrize("mechanism", HASHES)
+def test_salted_passwords_are_what_they_should_be(mechanism: str) -> None:
+    right = bytes(hash_bytes(mechanism))
+    for iterations, salt, salted, words in (
+        (4095, b"s", right, "Too few iterations"),
+        (MOST_STORED_ITERATIONS + 1, b"s", right, "Too many iterations"),
+        (4096, b"", right, "A salt has 1 to 1024 bytes"),
+        (4096, bytes(1025), right, "A salt has 1 to 1024 bytes"),
+        (4096, b"s", right[1:], f"A salted password of {mechanism} has {len(right)} bytes"),
+        (4096, b"s", right, None),
+        (MOST_STORED_ITERATIONS, bytes(1024), right, None),
+    ):
+        assert what_is_wrong_with_salted(mechanism, iterations, salt, salted) == words

@@ -1,0 +1,54 @@
+"""Keys, a JWKS of their public halves, and tokens signed by them."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import time
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+_ALGORITHMS = {
+    "RS256": rsa.RSAPublicKey,
+    "ES256": ec.EllipticCurvePublicKey,
+    "EdDSA": ed25519.Ed25519PublicKey,
+}
+ISSUER, AUDIENCE = "https://issuer.example", "oncelog"
+
+
+@dataclass
+class Issuer:
+    file: Path
+    keys: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return self.file.as_uri()
+
+    def new_key(self, key_id: str, kind: str = "EC") -> None:
+        makers = {
+            "EC": lambda: ec.generate_private_key(ec.SECP256R1()),
+            "RSA": lambda: rsa.generate_private_key(65537, 2048),
+            "OKP": ed25519.Ed25519PrivateKey.generate,
+        }
+        self.keys[key_id] = makers[kind]()
+
+    def publish(self, *key_ids: str, more: tuple[dict[str, Any], ...] = ()) -> None:
+        listed = []
+        for key_id in key_ids or self.keys:
+            public = self.keys[key_id].public_key()
+            algorithm = next(name for name, kind in _ALGORITHMS.items() if isinstance(public, kind))
+            written = jwt.get_algorithm_by_name(algorithm).to_jwk(public, as_dict=True)
+            listed.append({**written, "kid": key_id, "use": "sig"})
+        self.file.write_text(json.dumps({"keys": [*more, *listed]}))
+
+    def token(
+        self, key_id: str, algorithm: str = "ES256", *, headers: dict[str, Any] | None = None, **more: Any
+    ) -> str:
+        now_s = int(time())
+        claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "iat": now_s, "exp": now_s + 600, **more}
+        written = {name: value for name, value in claims.items() if value is not None}
+        return jwt.encode(
+            written, self.keys[key_id], algorithm, headers={"kid": key_id} if headers is None else headers
+        )

@@ -1,0 +1,130 @@
+"""What counts of the rules here, and from when on."""
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.log.steps import at_once
+from oncelog.security.bindings import Binding, Pattern, Permission
+from oncelog.security.documents import Kind
+from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
+from oncelog.server import access as access_module
+from oncelog.server.access import EVERY_RIGHT, GivenRights, Rights
+from oncelog.server.operations import CLUSTER, KNOWN
+from tests.server.admin_support import CLOCK, Admin
+
+ALICE = "User:alice"
+ASKED = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+def rule(name: str = "orders", operation: Operation = Operation.READ, **others: Any) -> Binding:
+    plain = Binding(Resource.TOPIC, Pattern.LITERAL, name, ALICE, "*", operation, Permission.ALLOW)
+    return plain._replace(**others)
+
+
+def give(admin: Admin, *bindings: Binding) -> None:
+    given = {each.key: True for each in bindings}
+    at_once(admin.topics.changing_document(Kind.ACLS, lambda document: {**document, **given}, CLOCK.now()))
+
+
+def take_all(admin: Admin) -> None:
+    at_once(admin.topics.changing_document(Kind.ACLS, lambda document: {}, CLOCK.now()))
+
+
+def may_read(rights: Rights, name: str = "orders") -> bool:
+    return rights.may(Operation.READ, Resource.TOPIC, name)
+
+
+@pytest.fixture
+def admin(tmp_path: Path) -> Admin:
+    return Admin(tmp_path, ASKED, "super.users=User:root;User:other root")
+
+
+def test_without_an_authorizer_everybody_has_every_right_and_nothing_is_looked_up(tmp_path: Path) -> None:
+    assert Admin(tmp_path).broker.access.rights(ALICE, "10.0.0.1") is EVERY_RIGHT
+
+
+@pytest.mark.parametrize("name", ["User:root", "User:other root"])
+def test_super_users_have_every_right(admin: Admin, name: str) -> None:
+    assert admin.broker.access.rights(name, "10.0.0.1") is EVERY_RIGHT
+
+
+def test_a_rule_counts_at_once_and_no_longer_than_it_is_there(admin: Admin) -> None:
+    rights = admin.broker.access.rights(ALICE, "10.0.0.1")
+    assert not may_read(rights)
+    give(admin, rule())
+    assert may_read(rights) and not may_read(rights, "others")
+    take_all(admin)
+    assert not may_read(rights)
+
+
+def test_who_must_decide_anew_is_told_of_a_change(admin: Admin) -> None:
+    told = []
+    admin.broker.access.tell_changes(lambda: told.append(may_read(admin.broker.access.rights(ALICE, "10.0.0.1"))))
+    give(admin, rule())
+    take_all(admin)
+    assert told == [True, False]
+
+
+def test_rules_are_there_after_a_start(tmp_path: Path) -> None:
+    first = Admin(tmp_path, ASKED)
+    give(first, rule())
+    first.topics.close()
+    first.broker.cluster.close()
+    assert may_read(Admin(tmp_path, ASKED).broker.access.rights(ALICE, "10.0.0.1"))
+
+
+def test_connections_of_one_principal_at_one_host_share_what_was_decided(admin: Admin) -> None:
+    access = admin.broker.access
+    rights = access.rights(ALICE, "::ffff:10.0.0.1")
+    assert access.rights(ALICE, "10.0.0.1") is rights
+    assert access.rights(ALICE, "10.0.0.2") is not rights and access.rights("User:bob", "10.0.0.1") is not rights
+
+
+def test_what_was_decided_is_forgotten_with_the_last_connection(admin: Admin) -> None:
+    remembered = admin.broker.access._remembered.rights
+    rights = admin.broker.access.rights(ALICE, "10.0.0.1")
+    assert len(remembered) == 1
+    del rights
+    gc.collect()
+    assert not remembered
+
+
+def test_not_more_is_remembered_than_was_said(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_module, "MOST_REMEMBERED", 100)
+    two = [admin.broker.access.rights(each, "10.0.0.1") for each in (ALICE, "User:bob")]
+    assert all(isinstance(each, GivenRights) for each in two)
+    for number in range(1000):
+        may_read(two[number % 2], f"topic-{number}")
+        assert sum(len(each._granted) for each in two if isinstance(each, GivenRights)) <= 100
+    may_read(two[0], "x" * 250)
+    assert (Resource.TOPIC, "x" * 250) not in two[0]._granted  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("resource", KNOWN)
+def test_what_may_be_done_is_told_of_what_can_be_done(admin: Admin, resource: Resource) -> None:
+    name = CLUSTER_NAME if resource is Resource.CLUSTER else "orders"
+    rights = admin.broker.access.rights(ALICE, "10.0.0.1")
+    assert rights.operations(resource, name) == 0
+    give(admin, rule(name, Operation.ALL, resource=resource))
+    assert rights.operations(resource, name) == KNOWN[resource] == EVERY_RIGHT.operations(resource, name)
+
+
+def test_bits_of_the_cluster_are_kafkas() -> None:
+    assert CLUSTER == 0b1_1111_1010_0000 & ~(1 << Operation.DELETE) & ~(1 << Operation.READ)
+
+
+def test_a_right_to_write_somewhere_is_remembered_until_a_change(admin: Admin) -> None:
+    rights = admin.broker.access.rights(ALICE, "10.0.0.1")
+    assert not rights.may_somewhere(Operation.WRITE, Resource.TOPIC)
+    give(admin, rule(operation=Operation.WRITE))
+    assert rights.may_somewhere(Operation.WRITE, Resource.TOPIC)
+
+
+def test_a_rule_that_cannot_be_read_is_passed_over_and_said(admin: Admin, caplog: pytest.LogCaptureFixture) -> None:
+    give(admin, rule())
+    at_once(admin.topics.changing_document(Kind.ACLS, lambda old: {**old, "from later": True}, CLOCK.now()))
+    assert "from later" in caplog.text
+    assert may_read(admin.broker.access.rights(ALICE, "10.0.0.1"))

@@ -1,0 +1,213 @@
+"""What each request asks for is what the table says; and what one may not know of looks like what is not there."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from oncelog.embedded import Server
+from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
+from oncelog.server.access import EVERY_RIGHT, Rights
+from oncelog.server.api import apis
+from oncelog.server.api_rights import NEEDS
+from oncelog.server.operations import KNOWN
+from oncelog.wire.follower_fetch import FollowedPartition, FollowerFetch
+from tests.peers import rights
+from tests.raw import RawConnection, Rec, batch
+from tests.server.admin_support import Admin, _answered, api_named
+from tests.server.test_access import ASKED
+
+THERE, ABSENT = "orders", "absent"  # as long as each other: answers are compared as texts
+GROUP, OTHER_GROUP = "readers", "others"
+
+Asked = tuple[str, int, dict[str, Any]]
+
+
+def questions(topic: str, group: str = GROUP) -> list[Asked]:
+    """Of each request one, or what it takes to come by all that it asks for; of a version that has a place for it."""
+    one = [{"name": topic, "partitions": [0]}]
+    offset = [{"name": topic, "partitions": [{"partition_index": 0, "committed_offset": 3}]}]
+    commit = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "topics": offset}
+    member = {"group_id": group, "member_id": "nobody", "generation_id": 1}
+    configs = [{"resource_type": 2, "resource_name": topic}, {"resource_type": 4, "resource_name": ""}]
+    return [
+        ("fetch", 12, {"replica_id": -1, "topics": [{"topic": topic, "partitions": [{"partition": 0}]}]}),
+        ("list_offsets", 7, {"topics": [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}]}),
+        ("metadata", 9, {"topics": [{"name": topic}], "include_topic_authorized_operations": True}),
+        ("metadata", 9, {"topics": [{"name": "new"}]}),
+        ("metadata", 9, {"topics": None, "include_cluster_authorized_operations": True}),
+        ("offset_commit", 8, commit),
+        ("offset_fetch", 8, {"groups": [{"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}]}),
+        ("offset_fetch", 8, {"groups": [{"group_id": group, "topics": None}]}),
+        ("find_coordinator", 4, {"key_type": 0, "coordinator_keys": [group]}),
+        ("join_group", 5, {"group_id": group, "member_id": "nobody", "session_timeout": 10_000}),
+        ("heartbeat", 3, member),
+        ("leave_group", 3, {"group_id": group, "members": [{"member_id": "nobody"}]}),
+        ("sync_group", 3, member),
+        ("describe_groups", 5, {"groups": [group], "include_authorized_operations": True}),
+        ("list_groups", 4, {}),
+        ("api_versions", 3, {}),
+        ("create_topics", 7, {"topics": [{"name": topic, "num_partitions": 1}], "validate_only": True}),
+        ("create_topics", 7, {"topics": [{"name": "newer", "num_partitions": 1, "replication_factor": 1}]}),
+        ("delete_records", 2, {"topics": [{"name": topic, "partitions": [{"partition_index": 0, "offset": 0}]}]}),
+        ("init_producer_id", 4, {"transactional_id": None, "producer_id": -1, "producer_epoch": -1}),
+        ("offset_for_leader_epoch", 3, {"topics": [{"topic": topic, "partitions": [{"partition": 0}]}]}),
+        (
+            "describe_acls",
+            3,
+            {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1},
+        ),
+        ("create_acls", 3, {"creations": [{}]}),
+        ("delete_acls", 3, {"filters": [{}]}),
+        ("describe_configs", 4, {"resources": [each | {"configuration_keys": None} for each in configs]}),
+        ("alter_configs", 2, {"resources": configs, "validate_only": True}),
+        ("incremental_alter_configs", 1, {"resources": configs, "validate_only": True}),
+        ("describe_log_dirs", 4, {"topics": [{"topic": topic, "partitions": [0]}]}),
+        ("create_partitions", 3, {"topics": [{"name": topic, "count": 2, "assignments": None}], "validate_only": True}),
+        ("delete_groups", 2, {"groups_names": [group]}),
+        ("elect_leaders", 0, {"topic_partitions": [{"topic": topic, "partitions": [0]}]}),
+        ("elect_leaders", 2, {"topic_partitions": [{"topic": topic, "partitions": [0]}]}),
+        ("alter_partition_reassignments", 0, {"topics": [{"name": topic, "partitions": [{"partition_index": 0}]}]}),
+        ("list_partition_reassignments", 0, {"topics": [{"name": topic, "partition_indexes": [0]}]}),
+        ("offset_delete", 0, {"group_id": group, "topics": [{"name": topic, "partitions": [{"partition_index": 0}]}]}),
+        ("describe_cluster", 1, {"include_cluster_authorized_operations": True, "endpoint_type": 1}),
+        ("describe_producers", 0, {"topics": [{"name": topic, "partition_indexes": [0]}]}),
+        ("unregister_broker", 0, {"broker_id": 7}),
+        ("describe_topic_partitions", 0, {"topics": [{"name": topic}], "response_partition_limit": 10}),
+        ("describe_topic_partitions", 0, {"topics": [], "response_partition_limit": 10}),
+        ("lease_pid", 0, {"topics": one}),
+        ("resume_pid", 0, {"timeout": 0, "producers": [{"producer_id": 1, "generation": 1, "topics": one}]}),
+        ("describe_leases", 0, {"topics": one}),
+        ("delete_topics", 5, {"topic_names": [topic]}),
+    ]
+
+
+class Noting:
+    """Rights that write down what is asked for."""
+
+    def __init__(self, *, topics: bool, groups: bool, cluster: bool) -> None:
+        self.asked: set[tuple[Operation, Resource]] = set()
+        self._given = {Resource.TOPIC: topics, Resource.GROUP: groups, Resource.CLUSTER: cluster}
+
+    def may(self, operation: Operation, resource: Resource, name: str) -> bool:
+        assert resource is not Resource.CLUSTER or name == CLUSTER_NAME
+        self.asked.add((operation, resource))
+        return self._given[resource]
+
+    def may_somewhere(self, operation: Operation, resource: Resource) -> bool:
+        return self.may(operation, resource, "")
+
+    def operations(self, resource: Resource, name: str) -> int:
+        return KNOWN[resource]
+
+
+class Asking(Admin):
+    rights: Rights = EVERY_RIGHT
+
+    def call(self, name: str, version: int) -> Any:
+        call = super().call(name, version)
+        call.rights = self.rights
+        return call
+
+    async def start_groups(self) -> None:
+        self.broker.groups.start()
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[tuple[Operation, Resource]]]:
+    """By request: what is asked of one who may do everything, of one who may nothing to the cluster, and so on."""
+    found: dict[str, set[tuple[Operation, Resource]]] = {}
+    for given in (
+        {"topics": True, "groups": True, "cluster": True},
+        {"topics": True, "groups": True, "cluster": False},
+        {"topics": False, "groups": True, "cluster": False},
+        {"topics": False, "groups": False, "cluster": False},
+    ):
+        admin = Asking(tmp_path_factory.mktemp("asked"))
+        admin.new_topic(THERE)
+        asyncio.run(admin.start_groups())
+        for group in (GROUP, OTHER_GROUP):
+            committed = next(values for name, _, values in questions(THERE, group) if name == "offset_commit")
+            admin.ask("offset_commit", 8, **committed)  # with every right, so that there is something to be seen
+        for name, version, values in questions(THERE):
+            admin.rights = noting = Noting(**given)
+            admin.ask(name, version, **values)
+            found.setdefault(name, set()).update(noting.asked)
+    return found
+
+
+OF_ANOTHER_KIND = {
+    "produce": {(Operation.WRITE, Resource.TOPIC)},  # has no handler
+    "fetch": {(Operation.CLUSTER_ACTION, Resource.CLUSTER)},  # a follower's is read by structs
+}
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_a_request_asks_for_what_the_table_says(name: str, asked: dict[str, set[tuple[Operation, Resource]]]) -> None:
+    wanted = {(need.operation, need.resource) for need in NEEDS[name]}
+    assert asked.get(name, set()) == wanted - OF_ANOTHER_KIND.get(name, set())
+
+
+def test_every_request_is_in_the_table() -> None:
+    assert NEEDS.keys() == {api.name for api in apis().values()}
+    asked = {name for name, _, _ in questions(THERE)}
+    assert NEEDS.keys() - asked == {"produce"}
+
+
+def test_a_follower_asks_for_the_cluster(tmp_path: Path) -> None:
+    admin = Asking(tmp_path)
+    admin.rights = noting = Noting(topics=False, groups=False, cluster=False)
+    topic = admin.new_topic(THERE)
+    followed = FollowedPartition(0, 0, 0, -1, 0, 100, 0)
+    fetch = FollowerFetch(1, 1, 0, 0, 100, -1, [(topic.id.bytes, [followed])])
+    handle = api_named("fetch").handle
+    assert handle is not None
+    asyncio.run(_answered(handle, fetch, admin.call("fetch", 15)))
+    assert noting.asked == OF_ANOTHER_KIND["fetch"]
+
+
+@pytest.fixture(scope="module")
+def nobody(tmp_path_factory: pytest.TempPathFactory) -> Admin:
+    admin = Admin(tmp_path_factory.mktemp("nobody"), ASKED)
+    admin.new_topic(THERE)
+    return admin
+
+
+@pytest.mark.parametrize("number", range(len(questions(THERE))), ids=lambda number: questions(THERE)[number][0])
+def test_what_one_may_not_know_of_looks_like_what_is_not_there(nobody: Admin, number: int) -> None:
+    (name, version, there), (_, _, absent) = questions(THERE)[number], questions(ABSENT)[number]
+    answers = [repr(nobody.ask(name, version, **values)) for values in (there, absent)]
+    assert answers[0] == answers[1].replace(ABSENT, THERE)
+    assert len(nobody.topics.all()) == 1, "nothing was made or taken away"
+
+
+# On the wire: who comes from one address may do everything, who comes from another what they are given
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server(settings=rights.SETTINGS) as server:
+        with RawConnection(server.bootstrap_servers) as connection:
+            rights.open_to_one_host(connection)
+        yield server
+
+
+def write(c: RawConnection, topic: str) -> ErrorCode:
+    answer: ErrorCode = c.produce(topic, 0, batch([Rec(value=b"v")])).error_code
+    return answer
+
+
+def test_a_right_that_is_taken_away_counts_for_connections_that_have_used_it(server: Server) -> None:
+    with (
+        RawConnection(server.bootstrap_servers) as admin,
+        RawConnection(server.bootstrap_servers, from_host=rights.THERE) as other,
+    ):
+        admin.create_topic("taken")
+        assert write(other, "taken") is write(other, "gone") is ErrorCode.topic_authorization_failed
+        rights.give(admin, [rights.rule(Resource.TOPIC, Operation.WRITE, name="taken")])
+        assert [write(other, "taken") for _ in range(3)] == [ErrorCode.none] * 3
+        rights.take_back(admin)
+        assert write(other, "taken") is ErrorCode.topic_authorization_failed
