@@ -184,6 +184,11 @@ def test_a_failure_is_answered_when_its_time_has_come(
     assert [9 < each <= 10 for each in waits] == [True]
 
 
+def test_no_more_sign_in_at_a_time_than_can_be_looked_at(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.console.sign_in.MOST_AT_ONCE", 0)
+    assert Visitor(console).sign_in() == (503, {"error": "Too many are signing in: try again."})
+
+
 # Rights
 
 

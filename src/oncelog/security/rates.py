@@ -22,13 +22,15 @@ class Windows(NamedTuple):
 class Rate:
     """A ring of sums, one more than there are windows: the oldest may have begun before all of them did."""
 
-    __slots__ = ("_at", "_begun_ms", "_last_ms", "_sums")
+    __slots__ = ("_at", "_begun_ms", "_last_ms", "_sums", "fresh_until_ms", "total")
 
     def __init__(self, now_ms: int) -> None:
         self._at = 0
         self._begun_ms = [now_ms]
         self._last_ms = [now_ms]
         self._sums = [0.0]
+        self.total = 0.0  # of all sums
+        self.fresh_until_ms = now_ms  # before, no sum is too old
 
     def record(self, value: float, now_ms: int, windows: Windows) -> None:
         at = self._at
@@ -41,6 +43,7 @@ class Rate:
                 self._last_ms.append(now_ms)
                 self._sums.append(0.0)
         self._sums[at] += value
+        self.total += value
         self._last_ms[at] = now_ms
 
     def measured(self, now_ms: int, windows: Windows) -> tuple[float, int]:
@@ -54,10 +57,13 @@ class Rate:
         if lacking > 0:
             elapsed_ms += lacking * windows.size_ms
         elapsed_ms = max(elapsed_ms, 1)
-        return sum(self._sums) * 1000 / elapsed_ms, elapsed_ms
+        self.total = sum(self._sums)
+        self.fresh_until_ms = min(self._last_ms) + windows.number * windows.size_ms
+        return self.total * 1000 / elapsed_ms, elapsed_ms
 
     def _reset(self, at: int, now_ms: int) -> None:
         self._begun_ms[at] = self._last_ms[at] = now_ms
+        self.total -= self._sums[at]
         self._sums[at] = 0.0
 
 
@@ -66,6 +72,7 @@ class Rates(Generic[Who]):
 
     def __init__(self, windows: Windows, most: int) -> None:
         self.windows = windows
+        self._least_s = max((windows.number - 1) * windows.size_ms, 1) / 1000  # over which a rate is taken
         self._most = most
         self._rates: dict[Who, Rate] = {}  # the one used last comes last
 
@@ -76,6 +83,8 @@ class Rates(Generic[Who]):
         """After taking so much; 0 within the limit."""
         rate = self._of(who, now_ms)
         rate.record(value, now_ms, self.windows)
+        if now_ms < rate.fresh_until_ms and rate.total <= limit * self._least_s:
+            return 0  # whatever the time that has passed
         mean, span_ms = rate.measured(now_ms, self.windows)
         if mean <= limit:
             return 0

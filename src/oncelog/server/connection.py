@@ -242,8 +242,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _stage(self, buffer: bytearray, at: int, end: int, version: int, correlation_id: int, now: Now) -> bool:
         """Whether it was; if not, a thread looks into the request before, or it is staged in turns."""
-        if self._throttle is not None:
-            self._throttle.begin()
+        throttle = self._throttle
+        if throttle is not None:
+            throttle.begin()
         done: InTurns | None = None
         verdicts: Verdicts = {}
         if self._look is not None:
@@ -266,8 +267,8 @@ class Connection(asyncio.BufferedProtocol):
         except (LookFirst, TurnsFirst) as first:
             self._begin_look(first.look, buffer)
             return False
-        if self._throttle is not None:
-            self._throttle.produced(buffer, at, end, now)
+        if throttle is not None:
+            throttle.produced(buffer, at, end, now)
         if self._producing.is_turn_over and not self._is_after_turn:
             self._end_turn()
         return True

@@ -21,6 +21,8 @@ MOST_NAME_CHARACTERS: Final = 255
 COUNTED: Final = (Quota.PRODUCE, Quota.FETCH, Quota.REQUEST)
 
 Who = tuple[str, str]  # user and client id; one that is empty is not asked for
+Found = tuple[float, Rates[Who], Who]
+UNKNOWN: Final = (0.0, Rates[Who](Windows(1, 1), 1), ("", ""))
 
 
 class Quotas:
@@ -36,6 +38,7 @@ class Quotas:
         self._open: dict[Quota, Rates[Who]] = {kind: Rates(windows, MOST_RATES) for kind in COUNTED}
         self._hosts: Rates[str] = Rates(windows, MOST_RATES)
         self._limits: dict[Quota, Limits] = {}
+        self._found: dict[Quota, dict[Who, Found | None]] = {}  # what was looked up
         self._addresses = Addresses({})
         self.is_on = False  # whether anything is asked about requests
         topics.tell_documents(self._see)
@@ -49,6 +52,7 @@ class Quotas:
         quotas = read(self._topics.document(kind))
         self._limits = {each: Limits(quotas, each) for each in COUNTED}
         self._addresses = Addresses(quotas)
+        self._found = {each: {} for each in COUNTED}
         self.is_on = any(self._limits.values())
         for told in self._told:
             told()
@@ -103,11 +107,23 @@ class Quotas:
         self._metrics.throttled_ms[kind] += wait_ms
 
     def _wait_ms(self, kind: Quota, user: str, client_id: str, value: float, now_ms: int) -> int:
-        limit = self._limits[kind].of(user, client_id)
-        if limit is None:
+        found = self._found[kind].get((user, client_id), UNKNOWN)
+        if found is UNKNOWN:
+            found = self._look_up(kind, user, client_id)
+        if found is None:
             return 0
-        rates, who = self._rates(kind, limit)
-        return rates.wait_ms(who, limit.bound, value, now_ms)
+        bound, rates, who = found
+        return rates.wait_ms(who, bound, value, now_ms)
+
+    def _look_up(self, kind: Quota, user: str, client_id: str) -> "Found | None":
+        limit = self._limits[kind].of(user, client_id)
+        found = None if limit is None else (limit.bound, *self._rates(kind, limit))
+        if len(client_id) <= MOST_NAME_CHARACTERS:
+            known = self._found[kind]
+            if len(known) >= MOST_RATES:
+                known.clear()
+            known[user, client_id] = found
+        return found
 
     def _rates(self, kind: Quota, limit: Limit) -> "tuple[Rates[Who], Who]":
         """A client may call itself by 32,000 letters: those that differ only behind the first ones count as one."""
