@@ -199,6 +199,31 @@ def read_as_a_follower(c: RawConnection) -> object:
     return sorted(is_refused(one.error_code.name) for each in answer.responses for one in each.partitions)
 
 
+@about("describe_client_quotas")
+def quotas(c: RawConnection) -> object:
+    return c.call("describe_client_quotas", 1, components=[], strict=False).error_code.name
+
+
+@about("alter_client_quotas")
+def another_quota(c: RawConnection) -> object:
+    entry = {"entity": [{"entity_type": "user", "entity_name": "anna"}], "ops": []}
+    answer = c.call("alter_client_quotas", 1, entries=[entry], validate_only=True)
+    return [each.error_code.name for each in answer.entries]
+
+
+@about("describe_user_scram_credentials")
+def users(c: RawConnection) -> object:
+    return c.call("describe_user_scram_credentials", 0, users=None).error_code.name
+
+
+@about("alter_user_scram_credentials")
+def a_user_less(c: RawConnection) -> object:
+    """Of a user that there is not."""
+    deletions = [{"name": "nobody", "mechanism": 1}]
+    answer = c.call("alter_user_scram_credentials", 0, deletions=deletions, upsertions=[])
+    return [each.error_code.name for each in answer.results]
+
+
 @about("list_offsets")
 def ends(c: RawConnection) -> object:
     wanted = [{"name": name, "partitions": [{"partition_index": 0, "timestamp": -2}]} for name in TOPICS]

@@ -70,7 +70,7 @@ def test_the_answer_is_kafkas(pair: Pair, name: str, given: tuple[Binding, ...])
 
 
 def test_every_request_that_kafka_has_is_asked() -> None:
-    own = {"lease_pid", "resume_pid", "describe_leases", "api_versions"}
+    own = {"lease_pid", "resume_pid", "describe_leases", "api_versions", "sasl_handshake", "sasl_authenticate"}
     assert rights.QUESTIONS.keys() == NEEDS.keys() - own
 
 

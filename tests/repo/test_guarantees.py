@@ -1,4 +1,4 @@
-"""Each promise of docs/guarantees.md and docs/rights.md, and each bound of docs/limits.md, names tests that keep it; these
+"""Each promise of docs/guarantees.md and docs/rights.md, and each bound of docs/limits.md, names tests that keep it, which
 are there."""
 
 import ast

@@ -33,6 +33,7 @@ def questions(topic: str, group: str = GROUP) -> list[Asked]:
     offset = [{"name": topic, "partitions": [{"partition_index": 0, "committed_offset": 3}]}]
     commit = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "topics": offset}
     member = {"group_id": group, "member_id": "nobody", "generation_id": 1}
+    quota = {"entity": [{"entity_type": "user", "entity_name": "anna"}], "ops": []}
     configs = [{"resource_type": 2, "resource_name": topic}, {"resource_type": 4, "resource_name": ""}]
     return [
         ("fetch", 12, {"replica_id": -1, "topics": [{"topic": topic, "partitions": [{"partition": 0}]}]}),
@@ -50,6 +51,7 @@ def questions(topic: str, group: str = GROUP) -> list[Asked]:
         ("sync_group", 3, member),
         ("describe_groups", 5, {"groups": [group], "include_authorized_operations": True}),
         ("list_groups", 4, {}),
+        ("sasl_handshake", 1, {"mechanism": "PLAIN"}),
         ("api_versions", 3, {}),
         ("create_topics", 7, {"topics": [{"name": topic, "num_partitions": 1}], "validate_only": True}),
         ("create_topics", 7, {"topics": [{"name": "newer", "num_partitions": 1, "replication_factor": 1}]}),
@@ -67,6 +69,7 @@ def questions(topic: str, group: str = GROUP) -> list[Asked]:
         ("alter_configs", 2, {"resources": configs, "validate_only": True}),
         ("incremental_alter_configs", 1, {"resources": configs, "validate_only": True}),
         ("describe_log_dirs", 4, {"topics": [{"topic": topic, "partitions": [0]}]}),
+        ("sasl_authenticate", 2, {"auth_bytes": b""}),
         ("create_partitions", 3, {"topics": [{"name": topic, "count": 2, "assignments": None}], "validate_only": True}),
         ("delete_groups", 2, {"groups_names": [group]}),
         ("elect_leaders", 0, {"topic_partitions": [{"topic": topic, "partitions": [0]}]}),
@@ -74,6 +77,10 @@ def questions(topic: str, group: str = GROUP) -> list[Asked]:
         ("alter_partition_reassignments", 0, {"topics": [{"name": topic, "partitions": [{"partition_index": 0}]}]}),
         ("list_partition_reassignments", 0, {"topics": [{"name": topic, "partition_indexes": [0]}]}),
         ("offset_delete", 0, {"group_id": group, "topics": [{"name": topic, "partitions": [{"partition_index": 0}]}]}),
+        ("describe_client_quotas", 1, {"components": [], "strict": False}),
+        ("alter_client_quotas", 1, {"entries": [quota], "validate_only": True}),
+        ("describe_user_scram_credentials", 0, {"users": None}),
+        ("alter_user_scram_credentials", 0, {"deletions": [{"name": "anna", "mechanism": 1}], "upsertions": []}),
         ("describe_cluster", 1, {"include_cluster_authorized_operations": True, "endpoint_type": 1}),
         ("describe_producers", 0, {"topics": [{"name": topic, "partition_indexes": [0]}]}),
         ("unregister_broker", 0, {"broker_id": 7}),

@@ -85,6 +85,7 @@ NEEDS: Final[dict[str, tuple[Need, ...]]] = {
         _cluster(Operation.DESCRIBE, "or the next, for each group"),
         _group(Operation.DESCRIBE, "the others are left out"),
     ),
+    "sasl_handshake": (),
     "api_versions": (),
     "create_topics": (
         _cluster(Operation.CREATE, "or the next"),
@@ -114,6 +115,7 @@ NEEDS: Final[dict[str, tuple[Need, ...]]] = {
         _cluster(Operation.ALTER_CONFIGS, "for a broker's"),
     ),
     "describe_log_dirs": (_cluster(Operation.DESCRIBE, WHOLE),),
+    "sasl_authenticate": (),
     "create_partitions": (_topic(Operation.ALTER),),
     "delete_groups": (_group(Operation.DELETE),),
     "elect_leaders": (_cluster(Operation.ALTER, WHOLE),),
@@ -124,6 +126,10 @@ NEEDS: Final[dict[str, tuple[Need, ...]]] = {
     "alter_partition_reassignments": (_cluster(Operation.ALTER, WHOLE),),
     "list_partition_reassignments": (_cluster(Operation.DESCRIBE, WHOLE),),
     "offset_delete": (_group(Operation.DELETE, WHOLE), _topic(Operation.READ)),
+    "describe_client_quotas": (_cluster(Operation.DESCRIBE_CONFIGS, WHOLE),),
+    "alter_client_quotas": (_cluster(Operation.ALTER_CONFIGS, "each is refused"),),
+    "describe_user_scram_credentials": (_cluster(Operation.DESCRIBE, WHOLE),),
+    "alter_user_scram_credentials": (_cluster(Operation.ALTER, "each is refused"),),
     "describe_cluster": (
         _cluster(Operation.DESCRIBE, "for what the client may do to the cluster; else nothing is told"),
     ),
