@@ -1,5 +1,4 @@
-"""Each promise of docs/guarantees.md and docs/rights.md, and each bound of docs/limits.md, names tests that keep it, which
-are there."""
+"""Each promise of docs/guarantees.md and docs/rights.md, and each bound of docs/limits.md, names tests that are there."""
 
 import ast
 import re

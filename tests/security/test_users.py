@@ -1,6 +1,7 @@
 """Users as they are kept, and what is made up for names that nobody has."""
 
 import os
+from collections.abc import Mapping
 
 import pytest
 
@@ -10,12 +11,12 @@ from oncelog.security.scram import HASHES, MOST_STORED_ITERATIONS, Credential, c
 from oncelog.security.users import (
     DEFAULT_ITERATIONS,
     MOST_NAME_BYTES,
+    MOST_USERS,
     SALT_BYTES,
+    Change,
     Users,
     what_is_wrong_with,
     what_is_wrong_with_salted,
-    with_credential,
-    without_credential,
 )
 
 SECRET, OTHER = b"s" * 32, b"o" * 32
@@ -26,11 +27,15 @@ def credential(mechanism: str, iterations: int = 4096, salt: bytes = b"salt") ->
 
 
 def document(**users: dict[str, Credential]) -> Document:
-    found: Document = {}
+    return with_credentials({}, SECRET, users)
+
+
+def with_credentials(before: Document, secret: bytes, users: Mapping[str, Mapping[str, Credential]]) -> Document:
+    change = Change(before, secret)
     for name, credentials in users.items():
         for mechanism, each in credentials.items():
-            found = with_credential(found, name, mechanism, each, SECRET)
-    return found
+            change.put(name, mechanism, each)
+    return change.document
 
 
 def test_what_is_kept_is_found_again_after_it_was_stored() -> None:
@@ -47,13 +52,24 @@ def test_what_is_kept_is_found_again_after_it_was_stored() -> None:
 
 def test_a_user_is_gone_with_the_last_credential() -> None:
     kept = document(ann={mechanism: credential(mechanism) for mechanism in HASHES})
-    left = without_credential(kept, "ann", "SCRAM-SHA-256")
+    change = Change(kept, OTHER)
+    assert change.remove("ann", "SCRAM-SHA-256") and not change.remove("ann", "SCRAM-SHA-256")
+    left = dict(change.document)
     assert Users(left, OTHER).mechanisms("ann") == {"SCRAM-SHA-512": 4096}
     assert Users(left, OTHER).find("SCRAM-SHA-256", "ann").is_made_up
-    assert Users(without_credential(left, "ann", "SCRAM-SHA-512"), OTHER).names == []
-    for name, mechanism in (("ann", "SCRAM-SHA-256"), ("bob", "SCRAM-SHA-512")):
-        with pytest.raises(KeyError):
-            without_credential(left, name, mechanism)
+    assert not change.remove("bob", "SCRAM-SHA-512") and not change.remove("", "secret")
+    assert change.remove("ann", "SCRAM-SHA-512")
+    assert Users(change.document, OTHER).names == []
+    assert Users(kept, OTHER).mechanisms("ann") == dict.fromkeys(HASHES, 4096)
+
+
+def test_there_are_only_so_many() -> None:
+    change = Change({}, SECRET)
+    for number in range(MOST_USERS):
+        change.put(str(number), "SCRAM-SHA-256", credential("SCRAM-SHA-256"))
+    change.put("0", "SCRAM-SHA-512", credential("SCRAM-SHA-512"))
+    with pytest.raises(documents.TooMuch):
+        change.put("one more", "SCRAM-SHA-256", credential("SCRAM-SHA-256"))
 
 
 def test_the_secret_is_no_user() -> None:
@@ -66,7 +82,7 @@ def test_the_secret_is_no_user() -> None:
 def test_asking_twice_for_an_unknown_name_tells_nothing(mechanism: str) -> None:
     kept = document(ann={"SCRAM-SHA-256": credential("SCRAM-SHA-256")})
     # Another start, and another user: the secret stays, and so does what is made of it.
-    more = with_credential(kept, "eve", "SCRAM-SHA-512", credential("SCRAM-SHA-512"), OTHER)
+    more = with_credentials(kept, OTHER, {"eve": {"SCRAM-SHA-512": credential("SCRAM-SHA-512")}})
     found = Users(kept, os.urandom(32)).find(mechanism, "nobody")
     assert found.is_made_up
     assert Users(kept, os.urandom(32)).find(mechanism, "nobody") == found

@@ -9,6 +9,7 @@ import pytest
 
 from oncelog.clock import Now, SystemClock
 from oncelog.embedded import Server
+from oncelog.server.guarded_connection import GuardedConnection
 from oncelog.server.users import add_user
 from tests.raw import RawConnection, ServerClosed, encode_request, make, message
 
@@ -35,6 +36,17 @@ class Guarded:
         self.clock = TurnedClock()
         server.broker.clock = self.clock
         server.call(add_user, server.broker, ANN, PASSWORD)
+
+    def turn(self, ahead_ms: int) -> None:
+        """The clock, and what waits for its time."""
+
+        def run() -> None:
+            self.clock.ahead_ms += ahead_ms
+            for each in self.server.service.connections.each():
+                if isinstance(each, GuardedConnection):
+                    each.look_at_end()
+
+        self.server.call(run)
 
     def connected(self) -> RawConnection:
         return RawConnection(self.address)

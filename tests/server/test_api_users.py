@@ -170,10 +170,14 @@ def test_users_are_there_after_the_next_start(tmp_path: Any) -> None:
 
 def test_more_users_than_fit_are_refused_and_the_others_stay(raw: RawConnection) -> None:
     alter(raw, upsertion("ann"))
-    names = [f"{number}-{'x' * 1000}" for number in range(900)]
+    for names in ([f"{number}-{'x' * 1000}" for number in range(900)], [str(number) for number in range(6000)]):
+        refuse_all(raw, names)
+    assert describe(raw) == {"ann": [(SHA_256, 4096)]}
+
+
+def refuse_all(raw: RawConnection, names: list[str]) -> None:
     refused = alter(raw, *(upsertion(name) for name in names))
     assert {code for code, _ in refused.values()} == {ErrorCode.policy_violation}
-    assert describe(raw) == {"ann": [(SHA_256, 4096)]}
 
 
 class NoRight:

@@ -76,6 +76,21 @@ def principal_of(at: Guarded) -> str:
     return str(at.server.call(look).pop())
 
 
+def test_rights_are_those_of_who_has_proven_it(at: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+    real = at.server.broker.access.rights
+
+    def rights(principal: str, host: str) -> Any:
+        asked.append((principal, host))
+        return real(principal, host)
+
+    monkeypatch.setattr(at.server.broker.access, "rights", rights)
+    with at.connected() as raw:
+        prove(raw, ANN, PASSWORD)
+        assert_serves(raw)
+    assert asked == [("User:ANONYMOUS", "127.0.0.1"), ("User:ann", "127.0.0.1")]
+
+
 def test_a_password_itself_is_a_proof(at: Guarded) -> None:
     for authorization in ("", ANN):
         with at.connected() as raw:

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from confluent_kafka.admin import UserScramCredentialDeletion as Deletion
 from confluent_kafka.admin import UserScramCredentialUpsertion as Upsertion
 
+from tests.client.net.certificates import Authority
 from tests.raw import RawConnection
 from tests.raw.topics import new_topic
 from tests.server.jwks import AUDIENCE, Issuer
@@ -221,3 +222,23 @@ def test_librdkafka_proves_it_again_and_loses_nothing() -> None:
         values = [message.value() for message in consumer.consume(number, 20)]
         consumer.close()
         assert values == [b"%d" % each for each in range(number)]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_librdkafka_within_tls(tmp_path: Path, mechanism: str) -> None:
+    """Where passwords may be shown."""
+    authority = Authority(tmp_path)
+    own = authority.signs("server")
+    keystore = tmp_path / "keystore.pem"
+    keystore.write_text(Path(own.key).read_text() + Path(own.certificate).read_text())
+    with guarded(
+        listeners="PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
+        sasl_enabled_mechanisms="PLAIN,SCRAM-SHA-512",
+        oncelog_sasl_without_tls="false",
+        ssl_keystore_location=str(keystore),
+    ) as found:
+        with RawConnection(found.open_address) as raw:
+            topic = new_topic(raw)
+        properties = librdkafka(found, mechanism) | {"security.protocol": "SASL_SSL"}
+        properties["ssl.ca.location"] = str(authority.certificate)
+        assert write_and_read(topic, properties) == VALUES

@@ -36,7 +36,7 @@ def test_who_proves_it_again_in_time_goes_on(brief: Guarded) -> None:
     with brief.connected() as raw:
         prove(raw, ANN, PASSWORD)
         for _ in range(3):
-            brief.clock.ahead_ms += 3_000_000
+            brief.turn(3_000_000)
             assert_serves(raw)
             answer = prove(raw, ANN, PASSWORD)
             assert (answer.error_code, answer.session_lifetime.total_seconds()) == (ErrorCode.none, 3600)
@@ -47,7 +47,7 @@ def test_a_proof_that_is_over_ends_the_connection_with_its_next_request(brief: G
     before = brief.metrics
     with brief.connected() as raw:
         prove(raw, ANN, PASSWORD)
-        brief.clock.ahead_ms += 3_600_000
+        brief.turn(3_600_000)
         raw.ask("metadata", 9, topics=[], allow_auto_topic_creation=False)
         assert_closed(raw)
     assert brief.metrics[3] == before[3] + 1
@@ -56,7 +56,7 @@ def test_a_proof_that_is_over_ends_the_connection_with_its_next_request(brief: G
 def test_it_may_be_given_again_when_it_is_over_already(brief: Guarded) -> None:
     with brief.connected() as raw:
         prove(raw, ANN, PASSWORD)
-        brief.clock.ahead_ms += 4_000_000
+        brief.turn(4_000_000)
         assert prove(raw, ANN, PASSWORD).error_code is ErrorCode.none
         assert_serves(raw)
 
@@ -110,7 +110,7 @@ def test_a_proof_is_given_again_once_a_second_at_the_most(brief: Guarded) -> Non
         for _ in range(2):
             prove(raw, ANN, PASSWORD)
         assert shake_hands(raw, "SCRAM-SHA-256").error_code is ErrorCode.illegal_sasl_state
-        brief.clock.ahead_ms += 1000
+        brief.turn(1000)
         prove(raw, ANN, PASSWORD)
 
 

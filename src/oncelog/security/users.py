@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from oncelog.security.documents import Document
+from oncelog.security.documents import Document, TooMuch
 from oncelog.security.scram import HASHES, LEAST_ITERATIONS, MOST_STORED_ITERATIONS, Credential, Found, hash_bytes
 
 NOBODY = ""
 DEFAULT_ITERATIONS = 8192
 SALT_BYTES = 24
 SECRET_BYTES = 32
+MOST_USERS = 5_000  # with one mechanism some fewer fit into a document
 MOST_NAME_BYTES = 1024
 MOST_SALT_BYTES = 1024
 NUMBERS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}  # Kafka's
@@ -104,27 +105,38 @@ class Users:
         return hmac.digest(self._secret, f"{what}\0{name}".encode(), "sha256")
 
 
-def with_credential(
-    document: Document, name: str, mechanism: str, credential: Credential, secret: bytes
-) -> dict[str, Any]:
-    """`secret` counts where there is none yet."""
-    kept = {
-        "salt": b64encode(credential.salt).decode(),
-        "iterations": credential.iterations,
-        "stored": b64encode(credential.stored_key).decode(),
-        "server": b64encode(credential.server_key).decode(),
-    }
-    first = {NOBODY: {"secret": b64encode(secret).decode()}} if NOBODY not in document else {}
-    return {**document, **first, name: {**document.get(name, {}), mechanism: kept}}
+class Change:
+    """Of the document: a copy that is changed, however many changes there are."""
 
+    def __init__(self, document: Document, secret: bytes) -> None:
+        """`secret` counts where there is none yet."""
+        self.document: dict[str, Any] = dict(document)
+        self._secret = secret
 
-def without_credential(document: Document, name: str, mechanism: str) -> dict[str, Any]:
-    """Raises KeyError where there is none."""
-    left = {each: kept for each, kept in document[name].items() if each != mechanism}
-    if mechanism not in document[name]:
-        raise KeyError(mechanism)
-    others = {each: kept for each, kept in document.items() if each != name}
-    return {**others, name: left} if left else others
+    def put(self, name: str, mechanism: str, credential: Credential) -> None:
+        """Raises TooMuch."""
+        if name not in self.document and len(self.document) > MOST_USERS:
+            raise TooMuch(f"there are {MOST_USERS:,} users, and no more fit")
+        self.document.setdefault(NOBODY, {"secret": b64encode(self._secret).decode()})
+        kept = {
+            "salt": b64encode(credential.salt).decode(),
+            "iterations": credential.iterations,
+            "stored": b64encode(credential.stored_key).decode(),
+            "server": b64encode(credential.server_key).decode(),
+        }
+        self.document[name] = {**self.document.get(name, {}), mechanism: kept}
+
+    def remove(self, name: str, mechanism: str) -> bool:
+        """False where there is nothing to remove."""
+        entry = {} if name == NOBODY else self.document.get(name, {})
+        if mechanism not in entry:
+            return False
+        left = {each: kept for each, kept in entry.items() if each != mechanism}
+        if left:
+            self.document[name] = left
+        else:
+            del self.document[name]
+        return True
 
 
 def what_is_wrong_with(name: str) -> str | None:

@@ -60,7 +60,8 @@ class GuardedConnection(Connection):
         self._delay_ms = settings.connection_failed_authentication_delay_ms
         self._gate = Gate()
         self._proof: Proof | None = None
-        self._is_free = False  # open for as long as it lasts
+        self._is_free = False  # open, and so for a while: nothing is asked
+        self._end: asyncio.TimerHandle | None = None  # of that while
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -69,6 +70,7 @@ class GuardedConnection(Connection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._guard.strangers.discard(self)
+        self._forget_end()
         super().connection_lost(exc)
 
     def turn_away(self, why: str) -> None:
@@ -157,6 +159,7 @@ class GuardedConnection(Connection):
     def _begin_again(self, now: Now) -> None:
         self._gate.begin_again(now.monotonic_ms)
         self._is_free = False
+        self._forget_end()
         self._guard.strangers.add(self)
 
     def _call(self, api: str, version: int, client_id: str | None, correlation_id: int, now: Now) -> Call:
@@ -271,13 +274,24 @@ class GuardedConnection(Connection):
         session_ms = lifetime_ms(0 if brokers.is_broker(principal) else self._session_ms, expires_in_ms)
         self._proof = None
         gate.open(principal, None if session_ms is None else now.monotonic_ms + session_ms)
-        self._is_free = session_ms is None
+        self._is_free = True
+        if session_ms is not None:
+            self._end = asyncio.get_running_loop().call_later(session_ms / 1000, self.look_at_end)
         self.principal = principal
         self._rights = self._broker.access.rights(principal, self.client_host)
         self.rights_changed()
         self._guard.strangers.discard(self)
         self._broker.metrics.authentications += 1
         return session_ms or 0
+
+    def look_at_end(self) -> None:
+        """The time of its proof may be over: from now on each request asks."""
+        self._is_free = False
+
+    def _forget_end(self) -> None:
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
 
     def _fail(self, why: str, name: str = "") -> None:
         self._gate.fail()

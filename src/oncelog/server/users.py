@@ -3,16 +3,10 @@
 import secrets
 from collections.abc import Sequence
 
-from oncelog.security.documents import Change, Document, Kind
+from oncelog.security.documents import Change, Document, Kind, TooMuch
 from oncelog.security.scram import HASHES, Credential, credential_of, salted_password
-from oncelog.security.users import (
-    DEFAULT_ITERATIONS,
-    SALT_BYTES,
-    Users,
-    what_is_wrong_with,
-    with_credential,
-    without_credential,
-)
+from oncelog.security.users import DEFAULT_ITERATIONS, SALT_BYTES, Users, what_is_wrong_with
+from oncelog.security.users import Change as Changed
 from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.known_users import new_secret
@@ -30,6 +24,13 @@ def new_credentials(
     return found
 
 
+def put(changed: Changed, name: str, mechanism: str, credential: Credential) -> None:
+    try:
+        changed.put(name, mechanism, credential)
+    except TooMuch as refusal:
+        raise KafkaError(ErrorCode.policy_violation, str(refusal)) from refusal
+
+
 def adding(name: str, credentials: dict[str, Credential]) -> Change:
     """A change of the document: this user can prove it by these, and by others that there were before."""
     if wrong := what_is_wrong_with(name):
@@ -37,9 +38,10 @@ def adding(name: str, credentials: dict[str, Credential]) -> Change:
     secret = new_secret()
 
     def change(document: Document) -> Document:
+        changed = Changed(document, secret)
         for mechanism, credential in credentials.items():
-            document = with_credential(document, name, mechanism, credential, secret)
-        return document
+            put(changed, name, mechanism, credential)
+        return changed.document
 
     return change
 
@@ -60,8 +62,9 @@ def removing(name: str, mechanisms: Sequence[str] = ()) -> Change:
             raise KafkaError(
                 ErrorCode.resource_not_found, f"there is no user {name}" if not has else f"{name} has none"
             )
+        changed = Changed(document, b"")
         for mechanism in gone:
-            document = without_credential(document, name, mechanism)
-        return document
+            changed.remove(name, mechanism)
+        return changed.document
 
     return change

@@ -10,17 +10,12 @@ from typing import Any
 from oncelog.security.documents import Document, Kind
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.security.scram import Credential, credential_of
-from oncelog.security.users import (
-    NUMBERS,
-    what_is_wrong_with,
-    what_is_wrong_with_salted,
-    with_credential,
-    without_credential,
-)
+from oncelog.security.users import NUMBERS, Change, what_is_wrong_with, what_is_wrong_with_salted
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.known_users import new_secret
+from oncelog.server.users import put
 
 TWICE = "A user credential cannot be altered twice in the same request"
 UNKNOWN_MECHANISM = "Unknown SCRAM mechanism"
@@ -35,19 +30,18 @@ async def handle(request: Any, call: Call) -> Any:
     if not call.rights.may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
         refusal = KafkaError(ErrorCode.cluster_authorization_failed, NOT_ALLOWED)
         refused = {each.name: refusal for each in (*request.deletions, *request.upsertions)}
-    deletions, upsertions = _wanted(request, call, refused)
+    deletions, upsertions = await _wanted(request, call, refused)
     credentials = await call.broker.aside.run(_credentials, list(upsertions.values()))
     secret = new_secret()
 
     def change(document: Document) -> Document:
+        changed = Change(document, secret)
         for name, each in deletions.items():
-            try:
-                document = without_credential(document, name, NUMBERS[each.mechanism])
-            except KeyError:
-                refused[name] = KafkaError(ErrorCode.resource_not_found, NOT_THERE)  # gone meanwhile
+            if not changed.remove(name, NUMBERS[each.mechanism]):  # gone meanwhile
+                refused[name] = KafkaError(ErrorCode.resource_not_found, NOT_THERE)
         for name, mechanism, credential in credentials:
-            document = with_credential(document, name, mechanism, credential, secret)
-        return document
+            put(changed, name, mechanism, credential)
+        return changed.document
 
     if deletions or upsertions:
         try:
@@ -59,12 +53,14 @@ async def handle(request: Any, call: Call) -> Any:
     return call.new("AlterUserScramCredentialsResponse", results=results)
 
 
-def _wanted(request: Any, call: Call, refused: Refusals) -> tuple[dict[str, Any], dict[str, Any]]:
+async def _wanted(request: Any, call: Call, refused: Refusals) -> tuple[dict[str, Any], dict[str, Any]]:
     """What may be done, by user; a user that is named twice is left as it is."""
     deletions: dict[str, Any] = {}
     upsertions: dict[str, Any] = {}
-    users = call.broker.users.now
+    turns, users = call.broker.turns, call.broker.users.now
     for each in (*request.deletions, *request.upsertions):
+        if turns.is_over():
+            await turns.next()
         name, is_upsertion = each.name, hasattr(each, "salted_password")
         if name in refused:
             continue
