@@ -46,7 +46,7 @@ def test_commands_are_offered(bin_folder: Path) -> None:
 
 
 def test_commands_of_commands_are_offered(bin_folder: Path) -> None:
-    assert offered(bin_folder, "oncelog topics") == ["alter", "create", "delete", "describe", "list"]
+    assert offered(bin_folder, "oncelog topics") == ["acls", "alter", "create", "delete", "describe", "list"]
     assert offered(bin_folder, "oncelog groups", "des") == ["describe"]
 
 

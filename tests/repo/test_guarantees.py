@@ -1,4 +1,5 @@
-"""Each promise of docs/guarantees.md and docs/rights.md, and each bound of docs/limits.md, names tests that are there."""
+"""Each promise of docs/guarantees.md and docs/rights.md, and each bound of docs/limits.md, names tests that keep it;
+these are there."""
 
 import ast
 import re

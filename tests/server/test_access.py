@@ -11,7 +11,7 @@ from oncelog.security.bindings import Binding, Pattern, Permission
 from oncelog.security.documents import Kind
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server import access as access_module
-from oncelog.server.access import EVERY_RIGHT, GivenRights, Rights
+from oncelog.server.access import EVERY_RIGHT, Rights
 from oncelog.server.operations import CLUSTER, KNOWN
 from tests.server.admin_support import CLOCK, Admin
 
@@ -84,23 +84,24 @@ def test_connections_of_one_principal_at_one_host_share_what_was_decided(admin: 
 
 
 def test_what_was_decided_is_forgotten_with_the_last_connection(admin: Admin) -> None:
-    remembered = admin.broker.access._remembered.rights
     rights = admin.broker.access.rights(ALICE, "10.0.0.1")
-    assert len(remembered) == 1
+    may_read(rights)
+    assert admin.broker.access.remembered() == {(ALICE, "10.0.0.1"): 1}
     del rights
     gc.collect()
-    assert not remembered
+    assert admin.broker.access.remembered() == {}
 
 
 def test_not_more_is_remembered_than_was_said(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access_module, "MOST_REMEMBERED", 100)
-    two = [admin.broker.access.rights(each, "10.0.0.1") for each in (ALICE, "User:bob")]
-    assert all(isinstance(each, GivenRights) for each in two)
+    access = admin.broker.access
+    two = [access.rights(each, "10.0.0.1") for each in (ALICE, "User:bob")]
     for number in range(1000):
         may_read(two[number % 2], f"topic-{number}")
-        assert sum(len(each._granted) for each in two if isinstance(each, GivenRights)) <= 100
+        assert 0 < sum(access.remembered().values()) <= 100
+    before = access.remembered()
     may_read(two[0], "x" * 250)
-    assert (Resource.TOPIC, "x" * 250) not in two[0]._granted  # type: ignore[attr-defined]
+    assert access.remembered() == before
 
 
 @pytest.mark.parametrize("resource", KNOWN)

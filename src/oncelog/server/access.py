@@ -110,6 +110,10 @@ class GivenRights:
             self._granted[resource, name] = bits
         return bits
 
+    def __len__(self) -> int:
+        """How many decisions are remembered."""
+        return len(self._granted)
+
     def forget(self) -> None:
         self._granted.clear()
         self._somewhere.clear()
@@ -144,6 +148,10 @@ class Access:
     def bindings(self) -> list[Binding]:
         """All of them, as they are now."""
         return list(self._acls.bindings.values())
+
+    def remembered(self) -> dict[tuple[str, str], int]:
+        """How many decisions, by principal and host."""
+        return {who: len(rights) for who, rights in self._remembered.rights.items()}
 
     def binding(self, key: str) -> Binding | None:
         return self._acls.bindings.get(key)
