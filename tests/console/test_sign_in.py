@@ -347,3 +347,22 @@ def test_no_password_is_kept_or_told(shown: Shown, console: Console, caplog: pyt
     Visitor(console).sign_in(password="my secret guess")
     assert "my secret guess" not in caplog.text
     assert PASSWORD not in str(shown.server.broker.topics.document(Kind.USERS))
+
+
+def test_access_rules_are_those_of_the_log() -> None:
+    given = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:root",
+    }
+    with Server(settings=given) as server:
+        found = Shown.__new__(Shown)
+        found.server = server
+        found.run(add_user(server.broker, "alice", PASSWORD))
+        found.run(add_user(server.broker, "root", PASSWORD))
+        with serving(found) as console:
+            told = {}
+            for user in ("alice", "root"):
+                visitor = Visitor(console)
+                visitor.sign_in(user)
+                told[user] = [visitor.ask(f"/api/{view}")[0] for view in ("overview", "topics", "topic?topic=none")]
+    assert told == {"alice": [403, 200, 403], "root": [200, 200, 404]}
