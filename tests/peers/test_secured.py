@@ -145,7 +145,7 @@ def test_javas_tools_take_the_file_that_was_made_for_them(server: Server) -> Non
 def test_a_certificate_is_enough_for_librdkafka(mutual: Server, world: World) -> None:
     from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient(world.properties(mutual, world.client))
+    admin = AdminClient({**world.properties(mutual, world.client)})
     assert admin.list_topics(timeout=PATIENCE_S).brokers
 
 

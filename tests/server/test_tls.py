@@ -6,6 +6,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -234,7 +235,7 @@ def test_a_client_that_takes_its_answers_late_gets_all_of_them(
 
 def _ask_fetch(raw: RawConnection, topic: str, *, offset: int = 0, max_wait: int = 0) -> None:
     wanted = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": offset, "partition_max_bytes": 64 << 20}
-    values = {"replica_id": -1, "max_wait": max_wait, "min_bytes": 1, "max_bytes": 64 << 20, "session_epoch": -1}
+    values: dict[str, Any] = {"replica_id": -1, "max_wait": max_wait, "min_bytes": 1, "max_bytes": 64 << 20, "session_epoch": -1}
     raw.ask("fetch", 11, **values, topics=[{"topic": topic, "partitions": [wanted]}], forgotten_topics_data=[])
 
 
@@ -404,7 +405,7 @@ def _common_name(raw: RawConnection) -> str:
     assert isinstance(raw.socket, ssl.SSLSocket)
     found = raw.socket.getpeercert()
     assert found is not None
-    return str(dict(each[0] for each in found["subject"])["commonName"])  # type: ignore[misc,index]
+    return str(dict(each[0] for each in found["subject"])["commonName"])  # type: ignore[misc]
 
 
 def test_who_is_no_longer_trusted_gets_in_no_more_and_who_is_now_does(tmp_path: Path, world: World) -> None:
