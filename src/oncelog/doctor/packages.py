@@ -17,6 +17,7 @@ PURPOSES: Final[Mapping[str, str]] = {
     "zookeeper": "a broker of a cluster that agrees in ZooKeeper",
     "connect": "Spark Connect, beside [spark]",
     "chaos": "`oncelog chaos`, also with librdkafka",
+    "secure": "a server that makes its own certificate, `oncelog serve --secure`",
     "console": "the page to look at, `oncelog serve --console`",
     "flow": "flows and their simulation, `import oncelog.flow`",
 }
