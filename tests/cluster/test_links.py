@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.cluster.links import link_of
+from oncelog.cluster.links import Links, link_of
+from oncelog.cluster.peer import PeerGone
 from oncelog.server.errors import ErrorCode
 from oncelog.server.guarded_connection import GuardedConnection
 from oncelog.server.settings_reading import read_settings
 from oncelog.settings import SettingsError
 from tests.client.net.certificates import Authority
-from tests.cluster.brokers import Brokers
+from tests.cluster.brokers import PATIENCE_S, Brokers
 from tests.raw import batch
 
 ALL = (1, 2, 3)
@@ -67,18 +68,13 @@ async def test_records_come_to_followers_by_the_listener_of_brokers(
         await found.until(lambda: guests(found) == wanted)
 
 
-async def test_who_does_not_know_the_secret_is_no_broker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
+async def test_who_does_not_know_the_secret_is_no_broker(tmp_path: Path) -> None:
     async with cluster(tmp_path, "SASL_PLAINTEXT") as found:
-        await found.create(partitions=1)
-        leader = found.leader("orders")
-        for node in ALL:
-            if node != leader:
-                found.brokers[node]._cluster.secret = "another"
-                for each in found.brokers[leader].service.connections.each():
-                    each.abort()
-        await found.until(lambda: found.brokers[leader].broker.metrics.authentications_failed > 0)
-        await found.until(lambda: "does not take this one for a broker of its cluster" in caplog.text)
+        broker = found.brokers[1].broker
+        stranger = Links(broker.settings, lambda: "another secret")
+        with pytest.raises(PeerGone, match="does not take this one for a broker of its cluster"):
+            await stranger.connect(("127.0.0.1", broker.ports["INTERNAL"]), PATIENCE_S)
+        assert broker.metrics.authentications_failed == 1
 
 
 async def test_a_certificate_that_nobody_trusts_ends_the_connection(

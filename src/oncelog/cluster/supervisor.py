@@ -24,14 +24,12 @@ from oncelog.cluster.documents import (
     decode_topic,
     encode_topic,
 )
-from oncelog.cluster.file import UnfitFolder
-from oncelog.cluster.stored_documents import change_in_tree
+from oncelog.cluster.seen_documents import SeenDocuments
 from oncelog.cluster.tree import ABSENT, Check, Node, Outdated, Put, Remove, Tree, TreeError, Unsure
 from oncelog.cluster.tree_cluster import TreeCluster
 from oncelog.replication.leader import Proposal, Rules
 from oncelog.replication.leadership import Leadership, Peer, first, reassigned, resigned
 from oncelog.replication.replica import Replica
-from oncelog.security import documents
 from oncelog.security.documents import Change, Kind
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
@@ -45,7 +43,6 @@ AGAIN_S: Final = 0.05  # after the tree did not answer
 TOPICS_AT_ONCE: Final = 50
 TRIES: Final = 50
 SUSPECTED_MS: Final = 10_000  # longer than a session lasts
-MOST_GONE: Final = 1_000  # deleted topics that a broker which was away is told of
 STOP_S: Final = 5.0  # for others to lead
 
 
@@ -55,12 +52,6 @@ class Following(Protocol):
     def follow(self, partition: Partition) -> None: ...
 
     def leave(self, partition: Partition) -> None: ...
-
-
-class Groups(Protocol):
-    def elected(self, partition: Partition, epoch: int) -> None: ...
-
-    def resigned(self, partition: Partition, epoch: int) -> None: ...
 
 
 class Held:
@@ -94,6 +85,7 @@ class Supervisor:
         self._cluster = cluster
         self._tree: Tree = cluster.tree
         self._topics = topics
+        self._documents = SeenDocuments(cluster.tree, topics)
         self._settings = settings
         self._clock = clock
         self._follow = follow
@@ -125,7 +117,7 @@ class Supervisor:
         await self._cluster.pids.read()
         gone = await self._tree.children(GONE)
         self._topics.remove_gone({UUID(topic_id) for topic_id in gone})  # nobody is served yet
-        await self._read_documents(Kind)
+        await self._documents.load()
         await self._read_topics()
 
     async def start(self, document: NodeDocument) -> None:
@@ -210,7 +202,7 @@ class Supervisor:
         try:
             if is_all_told or any(path.startswith((NODES, "/live")) for path in told):
                 await self._cluster.look_at_brokers()
-            await self._read_documents(kind for kind in Kind if is_all_told or f"/{kind}" in told)
+            await self._documents.read(kind for kind in Kind if is_all_told or f"/{kind}" in told)
             if is_all_told:
                 await self._read_topics()
             else:
@@ -247,21 +239,6 @@ class Supervisor:
             self._forget(name)
         else:
             self._see(name, node)
-
-    async def _read_documents(self, kinds: Iterable[Kind]) -> None:
-        for kind in kinds:
-            await self._read_document(kind)
-
-    async def _read_document(self, kind: Kind) -> None:
-        node = await self._tree.get(f"/{kind}")
-        try:
-            self._topics.see_document(kind, {} if node is None else documents.decode(kind, node.value))
-        except documents.Damaged as damage:
-            if self._document is None:  # to go on without rules could let everybody in
-                raise UnfitFolder(
-                    f"what the brokers have agreed on cannot be read: {damage}. Restore /{kind} where they agree"
-                ) from damage
-            logger.error("/%s is passed over: %s", kind, damage)
 
     def _see(self, name: str, node: Node) -> None:
         try:
@@ -419,14 +396,9 @@ class Supervisor:
 
     async def change_document(self, kind: Kind, change: Change) -> None:
         try:
-            changed = await change_in_tree(self._tree, kind, change)
-        except documents.TooMuch as refusal:
-            raise KafkaError(ErrorCode.policy_violation, str(refusal)) from refusal
-        except documents.Damaged as damage:
-            raise KafkaError(ErrorCode.unknown_server_error, str(damage)) from damage
+            await self._documents.change(kind, change)
         except TreeError as error:
             raise _undecided(error) from error
-        self._topics.see_document(kind, changed)
 
     async def delete(self, topic: Topic) -> None:
         path = f"{TOPICS}/{topic.name}"
@@ -437,15 +409,8 @@ class Supervisor:
 
         await self._change(topic, without)
         with contextlib.suppress(TreeError):
-            await self._forget_gone()
+            await self._cluster.forget_gone()
         await self._until(lambda: self._topics.get(topic.name) is not topic)
-
-    async def _forget_gone(self) -> None:
-        """Those that were deleted first."""
-        gone = await self._tree.children(GONE)
-        if len(gone) > MOST_GONE:
-            oldest = sorted(gone, key=lambda topic_id: int(gone[topic_id].value))[: len(gone) - MOST_GONE // 2]
-            await self._tree.change(*(Remove(f"{GONE}/{each}", gone[each].version) for each in oldest))
 
     async def grow(self, topic: Topic, added: Assignment) -> None:
         have = len(topic.partitions)

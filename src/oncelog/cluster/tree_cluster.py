@@ -7,7 +7,7 @@ import secrets
 from typing import Any, Protocol
 
 from oncelog.clock import Clock, Now
-from oncelog.cluster.documents import CONFIG, LIVE, NODES, DamagedTree, NodeDocument, decode_node, encode_node
+from oncelog.cluster.documents import CONFIG, GONE, LIVE, NODES, DamagedTree, NodeDocument, decode_node, encode_node
 from oncelog.cluster.file import UnfitFolder
 from oncelog.cluster.tree import ABSENT, Node, Outdated, Put, PutEphemeral, Remove, Tree, TreeError
 from oncelog.cluster.tree_pids import TreePids
@@ -19,6 +19,7 @@ from oncelog.server.ports import ClusterStorageError, Member, PidKind
 logger = logging.getLogger(__name__)
 
 SECRET_BYTES = 32
+MOST_GONE = 1_000  # deleted topics that a broker which was away is told of
 TRIES = 20  # of a change that others were faster with, each time
 
 
@@ -178,6 +179,13 @@ class TreeCluster:
             await self.look_at_brokers()
         except TreeError as error:
             raise KafkaError(ErrorCode.request_timed_out, f"the brokers could not agree on it: {error}") from error
+
+    async def forget_gone(self) -> None:
+        """Of deleted topics those that were deleted first."""
+        gone = await self.tree.children(GONE)
+        if len(gone) > MOST_GONE:
+            oldest = sorted(gone, key=lambda topic_id: int(gone[topic_id].value))[: len(gone) - MOST_GONE // 2]
+            await self.tree.change(*(Remove(f"{GONE}/{each}", gone[each].version) for each in oldest))
 
     def sure_until_ms(self) -> int:
         return self.tree.sure_until_ms()

@@ -10,32 +10,28 @@ the disk.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
-from inspect import iscoroutine
 from typing import Any, cast
 
 from oncelog.clock import Now
 from oncelog.log.errors import LogStorageError
 from oncelog.server.access import ANONYMOUS, EVERY_RIGHT, Rights
 from oncelog.server.api import Api
-from oncelog.server.api_listing import listed_apis
 from oncelog.server.bodies import Look, LookFirst, Verdicts
-from oncelog.server.call import AnswerTooLarge, Call, Encoded
+from oncelog.server.call import Call, Encoded
 from oncelog.server.connections import Connections
-from oncelog.server.eagerly import Pending, begun
+from oncelog.server.eagerly import Pending
 from oncelog.server.endpoints import Endpoint
-from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.handling import NoAnswer, handled, read_aside, refused, too_new
 from oncelog.server.outgoing import Outgoing
 from oncelog.server.principal import principal_of
 from oncelog.server.produce import InTurns, Producing, TurnsFirst
 from oncelog.server.produce_pattern import Pattern
-from oncelog.server.produced import Commit
 from oncelog.server.reading import read_by_kio, read_fast
 from oncelog.server.receiver import LARGE_FRAME_BYTES, Receiver
-from oncelog.server.throttle import Throttle
+from oncelog.server.throttle import Throttle, slow_down, throttle_of
+from oncelog.server.unanswered import Unanswered
 from oncelog.wire.frames import (
     FRAME_HEAD,
     FRAME_HEAD_BYTES,
@@ -87,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pattern: Pattern | None = None  # of its last Produce request
         self._waiting: asyncio.Future[Any] | None = None
         self._look: Look | InTurns | None = None  # what was found in the next request, or done, before it is served
-        self._commits: deque[Commit] = deque()  # answers that wait for the high watermark; later ones wait behind
+        self._commits = Unanswered(self._outgoing, self._look_at_commits)
         self._is_write_paused = False
         self._is_after_turn = False
         self._is_finishing = False
@@ -111,10 +107,7 @@ class Connection(asyncio.BufferedProtocol):
             self.is_closing = True
             self._transport.abort()
             return
-        wait_ms = self._broker.quotas.connected_ms(self.client_host, self.active_ms)
-        if wait_ms:  # it is refused, but not at once: who comes again and again is slowed down
-            self.mute()
-            asyncio.get_running_loop().call_later(wait_ms / 1000, self.abort)
+        slow_down(self._broker.quotas, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closing = True
@@ -124,10 +117,7 @@ class Connection(asyncio.BufferedProtocol):
             self._waiting = None
         if self._throttle is not None:
             self._throttle.free()
-        for commit in self._commits:
-            for partition in commit.awaited:
-                partition.waiters.discard(self._look_at_commits)
-        self._commits.clear()
+        self._commits.drop()
         self._receiver.drop()
         self._outgoing.drop()
 
@@ -320,12 +310,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._throttle is not None:
             commit = self._throttle.committed(commit)
         self._metrics.requests[PRODUCE] += len(commit.requests)
-        if self._commits or (commit.awaited and not commit.is_settled()):
-            self._commits.append(commit)
-            for partition in commit.awaited:
-                partition.waiters.add(self._look_at_commits)
-        else:
-            self._outgoing.put(b"".join(commit.frames()))
+        self._commits.put(commit)
         if commit.must_close:
             self.close()
 
@@ -343,12 +328,8 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
     def _look_at_commits(self) -> None:
-        """A partition moved: send what has become true, from the oldest on."""
-        while self._commits and self._commits[0].is_settled():
-            self._outgoing.put(b"".join(self._commits.popleft().frames()))
-        if self._commits:
-            for partition in self._commits[0].awaited:
-                partition.waiters.add(self._look_at_commits)
+        """A partition moved."""
+        self._commits.look()
         self._outgoing.send()
         if self._is_finishing and not self._commits:
             self.close()
@@ -384,59 +365,32 @@ class Connection(asyncio.BufferedProtocol):
             None if self._throttle is None else self._throttle.spending(api.name, client_id),
         )
         if is_too_new:
-            answer = call.schema.refusal(ErrorCode.unsupported_version, None)
-            answer = replace(answer, api_keys=listed_apis(call))
+            answer = too_new(call)
         else:
             request = read_fast(api, call.schema, buffer, at, end) if is_loaded(api.name, version) else None
             if request is None:
                 body = bytes(memoryview(buffer)[at:end])
                 if len(body) > READ_ASIDE_BYTES or not is_loaded(api.name, version):
-                    self._wait_for(self._read_aside(api, body, call), api, call, self._ask)
+                    self._wait_for(read_aside(self._broker, api, body, call), api, call, self._ask)
                     return
                 request = read_by_kio(api.name, version, body)
             answer = self._ask(api, request, call)
         self._answer_with(answer, api, call)
 
     def _ask(self, api: Api, request: Any, call: Call) -> Any:
-        assert api.handle is not None
         try:
-            if call.spending is None:
-                answer = api.handle(request, call)
-                return begun(answer) if iscoroutine(answer) else answer
-            answer = call.timed(partial(api.handle, request, call))
-            return (
-                begun(answer if call.spending is None else call.spending.timed(answer))
-                if iscoroutine(answer)
-                else answer
-            )
+            return handled(api, request, call)
         except Exception as error:
             return self._answer_of(error, api, call)
 
-    async def _read_aside(self, api: Api, body: bytes, call: Call) -> Any:
-        unserved = self._broker.memory.unserved
-        unserved.hold(len(body))
-        try:
-            return await self._broker.aside.run(read_by_kio, api.name, call.version, body)
-        finally:
-            unserved.give_back(len(body))
-
     def _answer_of(self, error: Exception, api: Api, call: Call) -> Any:
-        """A refusal that concerns the whole request, or an accident: as an answer, where the API has room for one."""
-        if isinstance(error, MalformedFrame):
-            self._refuse(str(error))
-            return None
-        if isinstance(error, AnswerTooLarge):
-            self._refuse(f"{api.name} asks for {error}")
-            return None
-        if isinstance(error, KafkaError):
-            code, message = error.code, error.message
-        else:
-            self._connections.log_unexpected(self.client_host, api.name, error)
-            code, message = ErrorCode.unknown_server_error, None
-        answer = call.schema.refusal(code, message)
-        if answer is None:
+        try:
+            return refused(error, api, call, partial(self._connections.log_unexpected, self.client_host))
+        except NoAnswer as why:
+            if str(why):
+                self._refuse(str(why))
             self.close()
-        return answer
+            return None
 
     def _answer_with(self, answer: Any, api: Api, call: Call) -> None:
         if isinstance(answer, Pending):
@@ -511,17 +465,9 @@ class Connection(asyncio.BufferedProtocol):
         """What was decided about its last request has to be decided again."""
         self._pattern = None
 
-    # Quotas
-
     def quotas_changed(self) -> None:
         """Whoever stands still is judged anew by the next request."""
-        if self._throttle is not None:
-            self._throttle.free()
-        is_on = self._broker.quotas.is_on
-        if is_on and self._throttle is None:
-            self._throttle = Throttle(self._broker.quotas, self._broker.clock, self)
-        elif not is_on:
-            self._throttle = None
+        self._throttle = throttle_of(self._broker.quotas, self._broker.clock, self, self._throttle)
 
     def mute(self) -> None:
         self._is_after_turn = True

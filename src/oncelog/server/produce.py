@@ -12,8 +12,7 @@ from oncelog.clock import Now
 from oncelog.log.config import Flush
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import End, Fate, PartitionLog
-from oncelog.producers.decision import Decision
-from oncelog.records.errors import BadBatch, BadBatchKind, InvalidRecord, TooLarge
+from oncelog.records.errors import BadBatch, InvalidRecord, TooLarge
 from oncelog.records.header import HEADER_BYTES, BatchHeader, check_produced, read_header
 from oncelog.security.operations import Operation, Resource
 from oncelog.server.access import EVERY_RIGHT, Rights
@@ -33,6 +32,7 @@ from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode
 from oncelog.server.partitions import INTERNAL, NOT_HERE, why_unwritable
 from oncelog.server.produce_pattern import Pattern, pattern_of
+from oncelog.server.produce_refusals import OF_BAD_BATCH, OF_DECISION
 from oncelog.server.produced import Commit, Many, One, Outcome, Request, fail
 from oncelog.server.record_rules import NO_KEY
 from oncelog.server.topics import Partition, Topic
@@ -61,28 +61,6 @@ OVERLAP = "the first records came by another way while this batch was looked int
 OUT_OF_TIME = "records are refused for their timestamps, which are too far behind or ahead of the clock"
 FROM_THE_FUTURE = "the max timestamp of the batch is further ahead of the clock than message.timestamp.after.max.ms"
 
-_OF_DECISION = {
-    Decision.OUT_OF_ORDER: (ErrorCode.out_of_order_sequence_number, None),
-    Decision.UNKNOWN_PRODUCER: (
-        ErrorCode.unknown_producer_id,
-        "the lease expired, never wrote to this partition, or was never granted",
-    ),
-    Decision.FENCED: (ErrorCode.invalid_producer_epoch, None),
-    # Kafka has no word for this; the clients' meaning of it is right: nothing was appended, try again.
-    Decision.FULL: (
-        ErrorCode.not_enough_replicas,
-        "no room for another live producer; see oncelog.producer.kafka.entries and oncelog.max.producer.kafka.entries",
-    ),
-    Decision.DUPLICATE_FORGOTTEN: (ErrorCode.duplicate_sequence_number, None),
-}
-_OF_BAD_BATCH = {
-    BadBatchKind.CORRUPT: ErrorCode.corrupt_message,
-    BadBatchKind.INVALID: ErrorCode.invalid_record,
-    BadBatchKind.OLD_FORMAT: ErrorCode.invalid_record,
-    BadBatchKind.UNKNOWN_CODEC: ErrorCode.unsupported_compression_type,
-    BadBatchKind.TIMESTAMP_TYPE: ErrorCode.invalid_timestamp,
-    BadBatchKind.TRANSACTIONAL: ErrorCode.invalid_txn_state,
-}
 Bound = tuple[PartitionLog, int, int]  # for which log a batch is, and where it begins and ends
 _STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
 
@@ -383,7 +361,7 @@ class Producing:
             damaged = ErrorCode.corrupt_message  # only what must be cut is looked into there
             staged = log.stage(batch, header, now, trim_at_once)
         except BadBatch as bad:
-            return Outcome(index, partition, None, _OF_BAD_BATCH[bad.kind], bad.message)
+            return Outcome(index, partition, None, OF_BAD_BATCH[bad.kind], bad.message)
         except InvalidRecord as damage:
             self._look_at_the_clock(now)
             return _damaged(index, partition, damage, damaged)
@@ -391,7 +369,7 @@ class Producing:
             return Outcome(index, partition, None, _STORAGE_ERROR, str(failure))
         if staged[0]:
             self._look_at_the_clock(now)
-            refusal = _OF_DECISION.get(staged[0])
+            refusal = OF_DECISION.get(staged[0])
             if refusal is not None:
                 if not self._broker.is_sure(partition, now):
                     refusal = ErrorCode.not_leader_or_follower, NOT_HERE

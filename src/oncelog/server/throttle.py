@@ -40,6 +40,15 @@ class Muted(Protocol):
     def unmute(self) -> None: ...
 
 
+class Come(Muted, Protocol):
+    """One that has just been opened."""
+
+    client_host: str
+    active_ms: int
+
+    def abort(self) -> None: ...
+
+
 class Throttle:
     def __init__(self, quotas: Quotas, clock: Clock, connection: Muted) -> None:
         self._quotas = quotas
@@ -201,3 +210,20 @@ class Timed(Coroutine[Any, Any, Result]):
 
     def __await__(self) -> Generator[Any, Any, Result]:
         raise TypeError("what is timed is run in a task of its own")
+
+
+def throttle_of(quotas: Quotas, clock: Clock, connection: Muted, before: Throttle | None) -> Throttle | None:
+    """After quotas have changed; whoever stands still is judged anew by the next request. None where there are none."""
+    if before is not None:
+        before.free()
+    if not quotas.is_on:
+        return None
+    return before or Throttle(quotas, clock, connection)
+
+
+def slow_down(quotas: Quotas, connection: Come) -> None:
+    """Who comes too often is refused, and not at once, so that it does not come again at once."""
+    wait_ms = quotas.connected_ms(connection.client_host, connection.active_ms)
+    if wait_ms:
+        connection.mute()
+        asyncio.get_running_loop().call_later(wait_ms / 1000, connection.abort)

@@ -1,0 +1,64 @@
+"""A request that is read is handled; what that raises becomes an answer, where the API has room for one."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from inspect import iscoroutine
+from typing import Any
+
+from oncelog.server.api import Api
+from oncelog.server.api_listing import listed_apis
+from oncelog.server.broker import Broker
+from oncelog.server.call import AnswerTooLarge, Call
+from oncelog.server.eagerly import begun
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.reading import read_by_kio
+from oncelog.wire.frames import MalformedFrame
+
+
+class NoAnswer(Exception):
+    """Nothing can be said but by closing the connection; why, where the client is to blame."""
+
+
+def handled(api: Api, request: Any, call: Call) -> Any:
+    """The answer, or what becomes one."""
+    assert api.handle is not None
+    if call.spending is None:
+        answer = api.handle(request, call)
+        return begun(answer) if iscoroutine(answer) else answer
+    answer = call.timed(partial(api.handle, request, call))
+    if not iscoroutine(answer):
+        return answer
+    return begun(answer if call.spending is None else call.spending.timed(answer))
+
+
+async def read_aside(broker: Broker, api: Api, body: bytes, call: Call) -> Any:
+    """By kio, in a thread."""
+    unserved = broker.memory.unserved
+    unserved.hold(len(body))
+    try:
+        return await broker.aside.run(read_by_kio, api.name, call.version, body)
+    finally:
+        unserved.give_back(len(body))
+
+
+def too_new(call: Call) -> Any:
+    """To ApiVersions alone: the client can choose again."""
+    return replace(call.schema.refusal(ErrorCode.unsupported_version, None), api_keys=listed_apis(call))
+
+
+def refused(error: Exception, api: Api, call: Call, log_unexpected: Callable[[str, Exception], None]) -> Any:
+    """A refusal that concerns the whole request, or an accident. Raises NoAnswer."""
+    if isinstance(error, MalformedFrame):
+        raise NoAnswer(str(error))
+    if isinstance(error, AnswerTooLarge):
+        raise NoAnswer(f"{api.name} asks for {error}")
+    if isinstance(error, KafkaError):
+        code, message = error.code, error.message
+    else:
+        log_unexpected(api.name, error)
+        code, message = ErrorCode.unknown_server_error, None
+    answer = call.schema.refusal(code, message)
+    if answer is None:
+        raise NoAnswer
+    return answer

@@ -1,0 +1,30 @@
+"""What is told of batches that are not appended, by what the log or the look into them says."""
+
+from typing import Final
+
+from oncelog.producers.decision import Decision
+from oncelog.records.errors import BadBatchKind
+from oncelog.server.errors import ErrorCode
+
+OF_DECISION: Final = {
+    Decision.OUT_OF_ORDER: (ErrorCode.out_of_order_sequence_number, None),
+    Decision.UNKNOWN_PRODUCER: (
+        ErrorCode.unknown_producer_id,
+        "the lease expired, never wrote to this partition, or was never granted",
+    ),
+    Decision.FENCED: (ErrorCode.invalid_producer_epoch, None),
+    # Kafka has no word for this; the clients' meaning of it is right: nothing was appended, try again.
+    Decision.FULL: (
+        ErrorCode.not_enough_replicas,
+        "no room for another live producer; see oncelog.producer.kafka.entries and oncelog.max.producer.kafka.entries",
+    ),
+    Decision.DUPLICATE_FORGOTTEN: (ErrorCode.duplicate_sequence_number, None),
+}
+OF_BAD_BATCH: Final = {
+    BadBatchKind.CORRUPT: ErrorCode.corrupt_message,
+    BadBatchKind.INVALID: ErrorCode.invalid_record,
+    BadBatchKind.OLD_FORMAT: ErrorCode.invalid_record,
+    BadBatchKind.UNKNOWN_CODEC: ErrorCode.unsupported_compression_type,
+    BadBatchKind.TIMESTAMP_TYPE: ErrorCode.invalid_timestamp,
+    BadBatchKind.TRANSACTIONAL: ErrorCode.invalid_txn_state,
+}
