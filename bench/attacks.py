@@ -428,9 +428,9 @@ def at_limit(name: str, version: int, count: int) -> Attack:
     return attack
 
 
-@row("a produce request that names 20,000 partitions")
+@row("a produce request that names 9,900 partitions")
 def many_produce(server: ServerProcess) -> Generator[None, None, Said]:
-    data = [{"index": number, "records": batch([b"x"])} for number in range(19_000)]
+    data = [{"index": number, "records": batch([b"x"])} for number in range(9_900)]
     topics = [{"name": "attacked", "partition_data": data}]
     each = frame("produce", 9, transactional_id=None, acks=-1, timeout=1000, topic_data=topics)
     with RawConnection(server.port, timeout_s=PATIENCE_S) as connection:

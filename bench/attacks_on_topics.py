@@ -104,11 +104,11 @@ def wide_produce(server: ServerProcess) -> Generator[None, None, Said]:
     return counted(said_to(server.port, frames * 2))
 
 
-@row("a Produce request for 19,000 partitions of a topic of 4,900")
+@row("a Produce request for 9,900 partitions of a topic of 4,900")
 def full_produce(server: ServerProcess) -> Generator[None, None, Said]:
     wide_topic(server)
     one = batch([b"x"])
-    data = [{"index": number % 4_900, "records": one} for number in range(19_000)]
+    data = [{"index": number % 4_900, "records": one} for number in range(9_900)]
     topics = [{"name": "wide", "partition_data": data}]
     each = frame("produce", 9, transactional_id=None, acks=-1, timeout=1000, topic_data=topics)
     yield

@@ -13,6 +13,7 @@ from kio.serial import entity_reader, entity_writer
 
 from oncelog.wire.frames import MalformedFrame
 from oncelog.wire.hot import (
+    MOST_ENTRIES,
     NO_RECORDS,
     PRODUCE_TOPIC_IDS,
     Produced,
@@ -90,6 +91,18 @@ def test_every_truncation_is_malformed(version: int) -> None:
     for size in range(len(body)):
         with pytest.raises(MalformedFrame):
             read_produce(bytearray(body[:size] + b"\x00" * 64), 0, size, version)
+
+
+@pytest.mark.parametrize("version", [min(VERSIONS), max(VERSIONS)])
+def test_a_request_names_no_more_than_is_answered_in_time(version: int) -> None:
+    topic: Any = UUID(int=7) if version >= PRODUCE_TOPIC_IDS else "topic"
+    for count in (MOST_ENTRIES - 1, MOST_ENTRIES):  # beside the topic
+        body = request_bytes(version, None, -1, 5, [(topic, [(index, None) for index in range(count)])])
+        if count < MOST_ENTRIES:
+            assert len(read_produce(bytearray(body), 0, len(body), version).topics[0][1]) == count
+        else:
+            with pytest.raises(MalformedFrame, match=f"more than {MOST_ENTRIES} topics and partitions"):
+                read_produce(bytearray(body), 0, len(body), version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -33,7 +33,7 @@ FETCH_FLEXIBLE = 12
 FETCH_TOPIC_IDS = 13
 
 # Topics and partitions that one request may name; a few bytes each on the wire, some hundred in memory.
-MAX_ENTRIES = 20_000
+MOST_ENTRIES = 10_000  # topics and partitions of a request; its answer is packed in one turn of the loop
 NO_TAGS = b"\0"
 NO_RECORDS = -1  # the stop of a partition whose records are null
 
@@ -72,7 +72,7 @@ def _read_legacy(buffer: Readable, at: int, end: int, version: int) -> tuple[Pro
     acks, timeout_ms = _acks_timeout.unpack_from(buffer, at)
     (topic_count,) = _int32.unpack_from(buffer, at + 6)
     at += 10
-    left = MAX_ENTRIES - topic_count
+    left = MOST_ENTRIES - topic_count
     topics: list[ProduceTopic] = []
     for _ in range(topic_count):
         name, at = _legacy_bytes(buffer, at, end)
@@ -82,7 +82,7 @@ def _read_legacy(buffer: Readable, at: int, end: int, version: int) -> tuple[Pro
         at += 4
         left -= max(partition_count, 0)
         if left < 0:
-            raise MalformedFrame(f"more than {MAX_ENTRIES} topics and partitions")
+            raise MalformedFrame(f"more than {MOST_ENTRIES} topics and partitions")
         partitions: list[ProducePartition] = []
         for _ in range(partition_count):
             index, size_bytes = _two_int32.unpack_from(buffer, at)
@@ -102,7 +102,7 @@ def _read_compact(buffer: Readable, at: int, end: int, version: int) -> tuple[Pr
     transactional_id, at = _compact_bytes(buffer, at, end)
     acks, timeout_ms = _acks_timeout.unpack_from(buffer, at)
     topic_count, at = read_uvarint(buffer, at + 6)
-    left = MAX_ENTRIES - topic_count
+    left = MOST_ENTRIES - max(topic_count - 1, 0)
     topics: list[ProduceTopic] = []
     for _ in range(topic_count - 1):
         name: bytes | None
@@ -114,9 +114,9 @@ def _read_compact(buffer: Readable, at: int, end: int, version: int) -> tuple[Pr
         if name is None:
             raise MalformedFrame("a topic without a name")
         partition_count, at = read_uvarint(buffer, at)
-        left -= partition_count
+        left -= max(partition_count - 1, 0)
         if left < 0:
-            raise MalformedFrame(f"more than {MAX_ENTRIES} topics and partitions")
+            raise MalformedFrame(f"more than {MOST_ENTRIES} topics and partitions")
         partitions: list[ProducePartition] = []
         for _ in range(partition_count - 1):
             (index,) = _int32.unpack_from(buffer, at)
