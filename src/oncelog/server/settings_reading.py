@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from oncelog.server.endpoints import check_reach, endpoints
 from oncelog.server.listeners import check_advertised, parse_listeners, parse_protocols
 from oncelog.server.settings import SETTINGS, Settings, attribute
 from oncelog.server.topic_configs import TOPIC_CONFIGS
 from oncelog.settings import SettingsError, nearest, parse_address
 
+ZOOKEEPER = "zk://"
 ENVIRONMENT = "the environment"
 ENVIRONMENT_PREFIX = "ONCELOG_"
 CLIENTS_PREFIX = "ONCELOG_CLIENT_"  # what the commands that connect to a server read
@@ -22,10 +24,10 @@ ALIASES = {"broker.id": "node.id", "log.dirs": "log.dir"}
 FAMILIES = (("log.retention.ms", "log.retention.minutes", "log.retention.hours"), ("log.roll.ms", "log.roll.hours"))
 # What people bring along from a Kafka, and why it has no place here.
 NOT_HERE = {
-    "zookeeper.": "a single server needs no ZooKeeper",
+    "zookeeper.": "oncelog.cluster names ZooKeeper, where there are several brokers",
     "process.roles": "there is one process and one role",
     "controller.": "there is no controller",
-    "inter.broker.": "a single server speaks to no other",
+    "inter.broker.": "brokers reach each other by the first of their listeners",
     "transaction": "there are no transactions",
     "ssl.": "there is no TLS yet",
     "sasl.": "there is no SASL yet",
@@ -76,6 +78,8 @@ def conflicts(settings: Settings) -> list[str]:
         if settings.advertised_listeners is not None:
             advertised = parse_listeners("advertised.listeners", settings.advertised_listeners, protocols)
             check_advertised(listening, advertised)
+        if (settings.oncelog_cluster or "").startswith(ZOOKEEPER):
+            check_reach(endpoints(settings))
         if settings.oncelog_metrics_listener is not None:
             parse_address("oncelog.metrics.listener", settings.oncelog_metrics_listener)
     except SettingsError as refusal:
