@@ -98,6 +98,7 @@ def test_on_a_cluster_the_sealed_sink_writes_each_row_once_while_executors_die(t
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("sink", ["direct", "sealed", "flow"])
 def test_on_brokers_that_go_each_row_of_a_pipeline_is_there_once(tmp_path: Path, sink: str) -> None:
     """The source and the sink are at them, and so is what the sink or the flow remembers."""
