@@ -5,7 +5,7 @@
 # A minor version of Python on a release of Debian: their fixes arrive with the next build, nothing else changes.
 FROM python:3.13-slim-bookworm AS build
 
-# Which of requirements/*.txt is installed: core, or columns for compiled decoding.
+# Which of requirements/*.txt is installed: core, columns for compiled decoding, zookeeper for several brokers.
 ARG LOCK=core
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 

@@ -24,12 +24,11 @@ from oncelog.server.broker import Broker
 from oncelog.server.running import Serving, run_loop
 from oncelog.server.service import Service
 from oncelog.server.settings import Settings
-from oncelog.server.settings_reading import read_settings
+from oncelog.server.settings_reading import ZOOKEEPER, read_settings
 from oncelog.settings import SettingsError
 from oncelog.waiting import result_of, until_ended, until_set
 
 START_TIMEOUT_S = 60
-ZOOKEEPER = "zk://"
 
 
 class Server:

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from tests.repo.tree import project_files, read
 
-LOCKS = ("core", "columns", "run", "test", "spark", "build", "docs", "uv")
+LOCKS = ("core", "columns", "zookeeper", "run", "test", "spark", "build", "docs", "uv")
 PINNED = re.compile(r"^(?P<name>[a-z0-9.-]+)==(?P<version>\S+)", re.MULTILINE)
 
 
@@ -36,6 +36,7 @@ def _wanted(lock: str) -> list[str]:
     return {
         "core": core,
         "columns": core + extras["columns"],
+        "zookeeper": core + extras["zookeeper"],
         "spark": core + extras["spark"] + extras["connect"],
         "run": core + extras["spark"] + _group(project, "run"),
         "test": core + extras["columns"] + _group(project, "test"),

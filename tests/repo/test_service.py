@@ -53,6 +53,11 @@ def test_it_is_left_with_little_that_it_could_harm(analyze: str) -> None:
     assert done.returncode == 0, done.stdout[-1000:]
 
 
+def test_it_may_read_which_start_of_the_machine_this_is() -> None:
+    """It stands in /proc/sys, of which ProcSubset=pid leaves nothing: each crash would pass for a power failure."""
+    assert "ProcSubset" not in read(UNIT)
+
+
 def test_what_it_starts_is_understood() -> None:
     program, name, *arguments = value("ExecStart").split()
     assert program.endswith("/bin/oncelog")

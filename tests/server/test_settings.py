@@ -12,6 +12,7 @@ from oncelog.server.topic_configs import TOPIC_CONFIGS
 from oncelog.settings import Kind, SettingsError, text_of
 
 HOUR_MS = 3_600_000
+CLUSTER, OF_TWO = "oncelog.cluster=zk://zoo:2181", "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT"
 
 
 def refusal(*given: str, **environ: str) -> str:
@@ -146,7 +147,9 @@ def test_a_topics_setting_is_told_from_the_servers() -> None:
 
 
 def test_a_setting_that_only_a_kafka_has_is_said_to_have_no_place_here() -> None:
-    assert refusal("zookeeper.connect=here:2181").endswith(": a single server needs no ZooKeeper")
+    assert refusal("zookeeper.connect=here:2181").endswith(
+        ": oncelog.cluster names ZooKeeper, where there are several brokers"
+    )
 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
@@ -202,6 +205,11 @@ def test_an_impossible_value_is_refused_with_what_is_allowed(given: str, allowed
         (["listeners=PLAINTEXT://:1,PLAINTEXT://:2"], "there twice"),
         (["listeners=A://h:1,B://h:1", "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"], "share an address"),
         (["advertised.listeners=B://h:1", "listener.security.protocol.map=B:PLAINTEXT"], "which listeners does not"),
+        (["listeners=PLAINTEXT://:9092", CLUSTER], "can connect to ''; set advertised.listeners"),
+        (
+            ["listeners=IN://:1,OUT://0.0.0.0:2", "advertised.listeners=IN://a:1", OF_TWO, CLUSTER],
+            "OUT://0.0.0.0:2: neither",
+        ),
         (["advertised.listeners=PLAINTEXT://0.0.0.0:1"], "name a host"),
         (["advertised.listeners=PLAINTEXT://h:0"], "port 0"),
         (["oncelog.metrics.listener=9308"], "expected HOST:PORT"),

@@ -98,6 +98,22 @@ def test_on_a_cluster_the_sealed_sink_writes_each_row_once_while_executors_die(t
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("sink", ["direct", "sealed", "flow"])
+def test_on_brokers_that_go_each_row_of_a_pipeline_is_there_once(tmp_path: Path, sink: str) -> None:
+    """The source and the sink are at them, and so is what the sink or the flow remembers."""
+    targets = frozenset({Target.LEADER, Target.PAUSE, Target.ROLLING, Target.DRIVER})
+    options = Options(
+        messages=60_000, rate=2_000, partitions=2, brokers=3, targets=targets, every=9_000, seed=7, spark=Pipeline(sink)
+    )
+    found = run(options, tmp_path)
+    assert found.verdict is Verdict.EXACT, "\n".join(lines(found))
+    assert {each.target for each in found.happened} == targets
+    assert found.replicas is not None
+    assert found.replicas.damage == ()
+
+
+@pytest.mark.thorough
 def test_a_sink_that_retries_blindly_is_caught(tmp_path: Path) -> None:
     """Spark's own: all messages are one batch, its driver dies when rows of it are there, and it writes them again."""
     jars = ",".join(str(path) for path in sorted(spark_connector_jars().glob("*.jar")))

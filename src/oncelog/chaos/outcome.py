@@ -59,7 +59,7 @@ class Killed:
     in_flight: int  # messages sent and not confirmed, or requests not answered
     seconds: float
     words: str
-    gap_s: float | None = None  # the longest of any partition without a confirmation, until the next was killed
+    gap_s: float | None = None  # the longest of any partition without a confirmation that is put down to it
 
     @property
     def hit_work(self) -> bool:

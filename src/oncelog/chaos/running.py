@@ -12,6 +12,7 @@ import numpy as np
 from oncelog.chaos.audit import Audit, Numbers
 from oncelog.chaos.brokers import Brokers, compared
 from oncelog.chaos.faults import in_words
+from oncelog.chaos.gaps import put_down_to
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.outcome import Killed, Options, Outcome, Progress, Sample, Verdict
 from oncelog.chaos.pipeline_watch import PipelineWatch
@@ -351,10 +352,13 @@ class Experiment:
     def _note_gap(self, confirmed: Numbers) -> None:
         now_s = monotonic_s()
         for partition in np.unique(confirmed % self._options.partitions).tolist():
-            gap_s = now_s - self._confirmed_s.get(partition, now_s)
+            since_s = self._confirmed_s.get(partition, now_s)
             self._confirmed_s[partition] = now_s
-            if self._killed and gap_s > (self._killed[-1].gap_s or 0.0):
-                self._killed[-1] = replace(self._killed[-1], gap_s=gap_s)
+            if not self._killed:
+                continue
+            at = put_down_to([each.seconds for each in self._killed], since_s - self._began_s)
+            if now_s - since_s > (self._killed[at].gap_s or 0.0):
+                self._killed[at] = replace(self._killed[at], gap_s=now_s - since_s)
 
     def _tell(self, target: Target, words: str) -> None:
         progress = self._progress

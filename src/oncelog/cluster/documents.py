@@ -42,7 +42,7 @@ def encode_topic(document: TopicDocument) -> bytes:
     return _encode(
         {
             "id": str(document.id),
-            "configs": dict(document.configs),
+            "configs": dict(sorted(document.configs.items())),
             "internal": document.is_internal,
             "partitions": [_leadership(each) for each in document.partitions],
         }
@@ -107,7 +107,7 @@ def _leadership_of(found: dict[str, Any]) -> Leadership:
 
 
 def _encode(found: dict[str, Any]) -> bytes:
-    return json.dumps(found, separators=(",", ":"), sort_keys=True).encode()
+    return json.dumps(found, separators=(",", ":")).encode()
 
 
 def _decode(value: bytes) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """Where a server is to listen, and what clients are told to connect to."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from oncelog.server.listeners import parse_listeners, parse_protocols
 from oncelog.server.settings import Settings
+from oncelog.settings import SettingsError
 
 WILDCARDS = ("", "0.0.0.0", "::")
 
@@ -50,3 +52,14 @@ def endpoints(settings: Settings) -> list[Endpoint]:
             )
         )
     return found
+
+
+def check_reach(found: Iterable[Endpoint]) -> None:
+    """Of a broker on a machine of its own. Others learn where it is from what it writes down for them, and do not see,
+    as a client does, by which address they have reached it."""
+    for each in found:
+        if each.advertised_host is None:
+            raise SettingsError(
+                f"listeners={each.name}://{each.host}:{each.port}: neither other brokers nor clients that they send "
+                f"here can connect to '{each.host}'; set advertised.listeners"
+            )

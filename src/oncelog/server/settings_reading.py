@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oncelog.references import properties, resolved
+from oncelog.server.endpoints import check_reach, endpoints
 from oncelog.server.listener_settings import listener_conflicts
 from oncelog.server.listeners import check_advertised, parse_listeners, parse_protocols
 from oncelog.server.mechanisms import check_mechanisms
@@ -27,6 +28,7 @@ from oncelog.server.settings import (
 from oncelog.server.topic_configs import TOPIC_CONFIGS
 from oncelog.settings import SettingsError, nearest, parse_address
 
+ZOOKEEPER = "zk://"
 ENVIRONMENT = "the environment"
 ENVIRONMENT_PREFIX = "ONCELOG_"
 CLIENTS_PREFIX = "ONCELOG_CLIENT_"  # what the commands that connect to a server read
@@ -35,7 +37,7 @@ ALIASES = {"broker.id": "node.id", "log.dirs": "log.dir"}
 FAMILIES = (("log.retention.ms", "log.retention.minutes", "log.retention.hours"), ("log.roll.ms", "log.roll.hours"))
 # What people bring along from a Kafka, and why it has no place here.
 NOT_HERE = {
-    "zookeeper.": "a single server needs no ZooKeeper",
+    "zookeeper.": "oncelog.cluster names ZooKeeper, where there are several brokers",
     "process.roles": "there is one process and one role",
     "controller.": "there is no controller",
     "inter.broker.protocol": "brokers speak one version of the protocol",
@@ -110,6 +112,8 @@ def conflicts(settings: Settings) -> list[str]:
         found += listener_conflicts(settings, by_name)
         if settings.oncelog_secure:
             found += secure_conflicts(settings, by_name)
+        if (settings.oncelog_cluster or "").startswith(ZOOKEEPER):
+            check_reach(endpoints(settings))
         if settings.oncelog_metrics_listener is not None:
             parse_address("oncelog.metrics.listener", settings.oncelog_metrics_listener)
     except SettingsError as refusal:

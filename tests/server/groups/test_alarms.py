@@ -4,7 +4,7 @@ import pytest
 
 from oncelog.clock import ManualClock
 from oncelog.log.steps import Pauses, at_once
-from oncelog.server.groups.alarms import Alarms, InTurns
+from oncelog.server.groups.alarms import HEARING_MS, STOOD_STILL_MS, Alarms, InTurns
 from tests.server.groups.support import ManualTimers
 
 
@@ -74,3 +74,20 @@ def test_those_that_are_due_together_ring_in_turns() -> None:
     bells.alarms.stop()
     assert list(steps) == []
     assert len(bells.rung) == 2
+
+
+def test_who_stood_still_hears_what_came_meanwhile_before_anything_rings(bells: Bells) -> None:
+    start_ms = bells.now_ms()
+    bells.alarms.set("group", start_ms + 100)
+    bells.alarms.set("heard of", start_ms + 100)
+    bells.clock.advance(100 + STOOD_STILL_MS)
+    bells.timers.advance(0)
+    assert bells.rung == []
+    bells.alarms.set("heard of", bells.now_ms() + 5_000)
+    bells.timers.advance(HEARING_MS // 2)
+    bells.alarms.set("early", bells.now_ms() + 1)
+    bells.timers.advance(HEARING_MS // 2)
+    rung_ms = start_ms + 100 + STOOD_STILL_MS + HEARING_MS
+    assert bells.rung == [("group", rung_ms), ("early", rung_ms)]
+    bells.timers.advance(5_000)
+    assert [name for name, _ in bells.rung] == ["group", "early", "heard of"]

@@ -15,6 +15,7 @@ from oncelog.log.steps import at_once
 from oncelog.server.api import apis
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.groups.alarms import STOOD_STILL_MS
 from oncelog.server.groups.messages import (
     JoinAnswer,
     Leaving,
@@ -40,6 +41,18 @@ async def synced(house: House, answer: JoinAnswer, group: str = "g", share: byte
     request = SyncRequest(member_id=answer.member_id, generation=answer.generation, assignments=shares)
     found = house.groups.sync(group, request, house.clock.now())
     return found if isinstance(found, SyncAnswer) else await found
+
+
+async def test_a_server_that_stood_still_sends_nobody_away_before_it_has_heard_them() -> None:
+    house = House()
+    await synced(house, await joined(house))
+    house.clock.advance(SESSION_MS + STOOD_STILL_MS)
+    house.timers.advance(0)
+    assert house.groups.heartbeat("g", "m1", None, 1, house.clock.now()) is ErrorCode.none
+    house.timers.advance(SESSION_MS - 1)
+    states = [house.groups.groups["g"].state]
+    house.timers.advance(1)
+    assert [*states, house.groups.groups["g"].state] == [State.STABLE, State.EMPTY]
 
 
 async def test_a_member_joins_and_gets_its_share() -> None:

@@ -14,6 +14,8 @@ from oncelog.log.steps import Pauses
 
 logger = logging.getLogger(__name__)
 
+STOOD_STILL_MS = 1_000  # a timer that is so late tells of a process that was stopped, or of a machine that slept
+HEARING_MS = 2_000  # then nothing rings for so long: what clients and other brokers sent meanwhile is heard first
 MAX_DELAY_MS = 60_000  # a sleeping laptop or a clock that jumps must not put an alarm off for longer
 
 
@@ -43,6 +45,7 @@ class Alarms:
         self._order = count()  # a heap compares; names need not
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
+        self._is_hearing = False
 
     def set(self, name: str | None, wake_ms: int | None) -> None:
         """At most one alarm for a name; None takes it away."""
@@ -67,20 +70,25 @@ class Alarms:
             self._timer = None
 
     def _arm(self) -> None:
-        if not self._heap:
+        if not self._heap or self._is_hearing:
             return
         first_ms = self._heap[0][0]
         if self._timer is not None:
             if self._timer_ms <= first_ms:
                 return
             self._timer.cancel()
-        delay_ms = min(max(first_ms - self._now_ms(), 0), MAX_DELAY_MS)
-        self._timer_ms = first_ms
+        now_ms = self._now_ms()
+        delay_ms = min(max(first_ms - now_ms, 0), MAX_DELAY_MS)
+        self._timer_ms = now_ms + delay_ms
         self._timer = self._call_later(delay_ms / 1000, self._fire)
 
     def _fire(self) -> None:
         self._timer = None
         now_ms = self._now_ms()
+        self._is_hearing = not self._is_hearing and now_ms - self._timer_ms >= STOOD_STILL_MS
+        if self._is_hearing:
+            self._timer = self._call_later(HEARING_MS / 1000, self._fire)
+            return
         while self._heap and self._heap[0][0] <= now_ms:
             wake_ms, _, name = heappop(self._heap)
             if self._wake_ms.get(name) == wake_ms:
