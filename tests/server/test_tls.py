@@ -235,7 +235,13 @@ def test_a_client_that_takes_its_answers_late_gets_all_of_them(
 
 def _ask_fetch(raw: RawConnection, topic: str, *, offset: int = 0, max_wait: int = 0) -> None:
     wanted = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": offset, "partition_max_bytes": 64 << 20}
-    values: dict[str, Any] = {"replica_id": -1, "max_wait": max_wait, "min_bytes": 1, "max_bytes": 64 << 20, "session_epoch": -1}
+    values: dict[str, Any] = {
+        "replica_id": -1,
+        "max_wait": max_wait,
+        "min_bytes": 1,
+        "max_bytes": 64 << 20,
+        "session_epoch": -1,
+    }
     raw.ask("fetch", 11, **values, topics=[{"topic": topic, "partitions": [wanted]}], forgotten_topics_data=[])
 
 
