@@ -252,14 +252,14 @@ def test_a_large_answer_is_encrypted_in_steps(
     topic = new_topic(raw, max_message_bytes=str(64 * MEGABYTE))
     raw.produce(topic, 0, batch([b"x" * (16 * MEGABYTE)]))
     steps: list[int] = []
-    encrypt = TlsTransport._encrypt
+    encrypt = TlsTransport.encrypt_some
 
     def counted(self: TlsTransport) -> None:
         before = self._backlog_bytes
         encrypt(self)
         steps.append(before - self._backlog_bytes)
 
-    monkeypatch.setattr(TlsTransport, "_encrypt", counted)
+    monkeypatch.setattr(TlsTransport, "encrypt_some", counted)
     raw.fetch(topic, 0, 0)
     assert sum(steps) > 16 * MEGABYTE
     assert max(steps) <= tls_transport.MOST_AT_ONCE_BYTES + tls_transport.JOIN_BYTES
