@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from oncelog.client.net.connection import Endpoint
+from oncelog.clock import SystemClock
 from oncelog.doctor.finding import Finding, Verdict
-from oncelog.doctor.listener_wants import Wants, _findings, check_wants, listener_wants
+from oncelog.doctor.listener_wants import Wants, check_wants, findings_of, listener_wants
 from oncelog.embedded import Server
 from oncelog.security.certificates import Certificate
 from tests.server.tls_support import World, new_world
@@ -57,7 +58,7 @@ def test_that_a_certificate_is_asked_for_is_found_out(server: Server) -> None:
 
 def findings(server: Server, listener: str, protocol: str) -> list[Finding]:
     endpoint = Endpoint("127.0.0.1", server.broker.ports[listener])
-    return asyncio.run(check_wants([endpoint], 10, protocol))
+    return asyncio.run(check_wants([endpoint], 10, protocol, SystemClock()))
 
 
 def test_a_client_that_does_not_fit_is_told_what_to_say(server: Server) -> None:
@@ -85,5 +86,5 @@ def test_nothing_is_said_of_who_does_not_answer() -> None:
 def test_a_certificate_that_ends_is_told(days: int, told: str) -> None:
     certificate = Certificate("CN=server", "CN=server", 0, days * DAY_MS)
     of = Wants("TLSv1.3", certificate, wants_certificate=False, mechanisms=())
-    said = [each.words for each in _findings("a:1", of, "ssl", 0) if each.name == "certificate"]
+    said = [each.words for each in findings_of("a:1", of, "ssl", 0) if each.name == "certificate"]
     assert said == ([f"that of a:1 (CN=server) {told}"] if told else [])

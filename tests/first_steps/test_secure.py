@@ -185,7 +185,7 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
 def test_it_is_renewed_while_the_server_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with oncelog.Server(secure=True, data_dir=str(tmp_path)) as server, caplog.at_level(logging.INFO):
         store = tmp_path / "secure" / "server.pem"
-        authority = SecureFolder(str(tmp_path / "secure"))._authority(0)
+        authority = SecureFolder(str(tmp_path / "secure")).authority(0)
         nearly = sign_server(authority, ["localhost"], int(time.time() * 1000) - 350 * DAY_MS)
         write_private(store, nearly.key + nearly.certificate + authority.certificate)
         server.call(server.broker.look_at_certificates)

@@ -235,15 +235,14 @@ def test_a_client_that_takes_its_answers_late_gets_all_of_them(
 
 def _ask_fetch(raw: RawConnection, topic: str, *, offset: int = 0, max_wait: int = 0) -> None:
     wanted = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": offset, "partition_max_bytes": 64 << 20}
-    values: dict[str, Any] = {"replica_id": -1, "max_wait": max_wait, "min_bytes": 1, "max_bytes": 64 << 20}
-    raw.ask(
-        "fetch",
-        11,
-        session_epoch=-1,
-        **values,
-        topics=[{"topic": topic, "partitions": [wanted]}],
-        forgotten_topics_data=[],
-    )
+    values: dict[str, Any] = {
+        "replica_id": -1,
+        "max_wait": max_wait,
+        "min_bytes": 1,
+        "max_bytes": 64 << 20,
+        "session_epoch": -1,
+    }
+    raw.ask("fetch", 11, **values, topics=[{"topic": topic, "partitions": [wanted]}], forgotten_topics_data=[])
 
 
 def test_a_large_answer_is_encrypted_in_steps(
@@ -253,14 +252,14 @@ def test_a_large_answer_is_encrypted_in_steps(
     topic = new_topic(raw, max_message_bytes=str(64 * MEGABYTE))
     raw.produce(topic, 0, batch([b"x" * (16 * MEGABYTE)]))
     steps: list[int] = []
-    encrypt = TlsTransport._encrypt
+    encrypt = TlsTransport.encrypt_some
 
     def counted(self: TlsTransport) -> None:
         before = self._backlog_bytes
         encrypt(self)
         steps.append(before - self._backlog_bytes)
 
-    monkeypatch.setattr(TlsTransport, "_encrypt", counted)
+    monkeypatch.setattr(TlsTransport, "encrypt_some", counted)
     raw.fetch(topic, 0, 0)
     assert sum(steps) > 16 * MEGABYTE
     assert max(steps) <= tls_transport.MOST_AT_ONCE_BYTES + tls_transport.JOIN_BYTES

@@ -14,6 +14,7 @@ from oncelog.client.net.connection import Endpoint
 from oncelog.client.net.metadata import BrokerAddress
 from oncelog.client.net.opening import Opener
 from oncelog.client.properties import admin_settings
+from oncelog.clock import SystemClock
 from oncelog.doctor.broker_answer import Answer, Outcome, ask_all
 from oncelog.doctor.finding import Finding, missing, note, ok
 from oncelog.doctor.kafka_release import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID, kafka_release
@@ -29,7 +30,7 @@ async def check_cluster(properties: Mapping[str, Any], timeout_s: float) -> list
     given = [Endpoint(host, port) for host, port in settings.bootstrap_servers]
     outcomes = await ask_all(opener, given, timeout_s)
     answers = [each for each in outcomes.values() if isinstance(each, Answer)]
-    found = await check_wants(given, timeout_s, settings.security_protocol)
+    found = await check_wants(given, timeout_s, settings.security_protocol, SystemClock())
     found += _unreachable(outcomes, is_any_there=bool(answers))
     if not answers:
         return found

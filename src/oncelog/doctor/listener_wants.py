@@ -7,12 +7,12 @@ import asyncio
 import socket
 import ssl
 import struct
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from oncelog.client.net.connection import Endpoint
+from oncelog.clock import Clock
 from oncelog.doctor.finding import Finding, note, ok
 from oncelog.security.certificates import BadCertificate, Certificate, read_certificate
 from oncelog.wire.frames import MalformedFrame
@@ -38,17 +38,17 @@ class Wants:
         return ("sasl_" if self.mechanisms else "") + ("ssl" if self.tls else "plaintext")
 
 
-async def check_wants(endpoints: Iterable[Endpoint], timeout_s: float, protocol: str) -> list[Finding]:
+async def check_wants(endpoints: Iterable[Endpoint], timeout_s: float, protocol: str, clock: Clock) -> list[Finding]:
     """`protocol`: the client's security.protocol."""
     found: list[Finding] = []
     for endpoint in endpoints:
         wants = await asyncio.to_thread(listener_wants, endpoint.host, endpoint.port, timeout_s)
         if wants is not None:
-            found += _findings(f"{endpoint.host}:{endpoint.port}", wants, protocol, int(time.time() * 1000))
+            found += findings_of(f"{endpoint.host}:{endpoint.port}", wants, protocol, clock.now().wall_ms)
     return found
 
 
-def _findings(address: str, wants: Wants, protocol: str, now_ms: int) -> Iterator[Finding]:
+def findings_of(address: str, wants: Wants, protocol: str, now_ms: int) -> Iterator[Finding]:
     name, facts = "listener", {"address": address, "security_protocol": wants.protocol, "sasl": list(wants.mechanisms)}
     if wants.protocol != protocol:
         remedy = f"-X security.protocol={wants.protocol}"

@@ -35,7 +35,7 @@ class SecureFolder:
     def make_certificates(self, names: frozenset[str], now_ms: int) -> bool:
         """What is missing of them, or nears its end; whether the server's is a new one."""
         self.path.mkdir(0o700, parents=True, exist_ok=True)
-        authority = self._authority(now_ms)
+        authority = self.authority(now_ms)
         if self._server_file.exists():
             there = self._server_file.read_bytes()
             if names <= names_in(there) and ends_ms(there) - now_ms > RENEW_MS:
@@ -45,7 +45,7 @@ class SecureFolder:
         write_private(self._server_file, made.key + made.certificate + authority.certificate)
         return True
 
-    def _authority(self, now_ms: int) -> Pair:
+    def authority(self, now_ms: int) -> Pair:
         key_file = self.path / "authority.key"
         if self.authority_file.exists() and key_file.exists():
             return Pair(self.authority_file.read_bytes(), key_file.read_bytes())

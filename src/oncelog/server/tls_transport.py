@@ -281,14 +281,14 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                 self._backlog.append(memoryview(each))
                 self._backlog_bytes += len(each)
         if not self._is_writing and not self._is_write_paused:
-            self._encrypt()
+            self.encrypt_some()
         self._tell_paused()
 
     def _break(self, error: ssl.SSLError) -> None:
         self._connections.log_refused(self.client_host, why_failed(error))
         self.abort()
 
-    def _encrypt(self) -> None:
+    def encrypt_some(self) -> None:
         """As much of the backlog as the client takes, and not too much at once."""
         established, outgoing, backlog = self._ssl, self._outgoing, self._backlog
         assert established is not None
@@ -321,7 +321,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         if self._backlog and not self._is_gone:
             if self._is_write_paused:
                 return
-            self._encrypt()
+            self.encrypt_some()
         if self._backlog or self._is_write_paused or self._is_gone:
             return
         if self._is_closing:
