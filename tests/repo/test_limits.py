@@ -16,6 +16,7 @@ from oncelog.server.groups.messages import MOST_ID_CHARACTERS
 from oncelog.server.settings import Settings
 from oncelog.wire.bounds import MOST_ELEMENTS, MOST_STRING_BYTES
 from oncelog.wire.frames import MOST_TAGGED_FIELDS
+from oncelog.wire.hot import MOST_ENTRIES
 from tests.repo.test_guarantees import rows
 from tests.repo.tree import read
 
@@ -31,7 +32,8 @@ def mib(size_bytes: int) -> str:
 VALUES = {
     "size of a request": mib(SETTINGS.socket_request_max_bytes),
     "size of a request other than Produce": mib(connection.OTHER_REQUEST_BYTES),
-    "elements of all arrays of a request": f"{MOST_ELEMENTS:,}",
+    "topics and partitions of a Produce request": f"{MOST_ENTRIES:,}",
+    "elements of all arrays of any other request": f"{MOST_ELEMENTS:,}",
     "bytes of a string": f"{MOST_STRING_BYTES:,}",
     "tagged fields of a request": f"{MOST_TAGGED_FIELDS:,}",
     "size of an answer": mib(ANSWER_BYTES),

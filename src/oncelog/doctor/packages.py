@@ -18,6 +18,7 @@ PURPOSES: Final[Mapping[str, str]] = {
     "connect": "Spark Connect, beside [spark]",
     "chaos": "`oncelog chaos`, also with librdkafka",
     "secure": "a server that makes its own certificate, `oncelog serve --secure`",
+    "oauth": "a server that checks tokens, OAUTHBEARER",
     "console": "the page to look at, `oncelog serve --console`",
     "flow": "flows and their simulation, `import oncelog.flow`",
 }

@@ -8,6 +8,10 @@ from oncelog.server.outgoing import Outgoing
 from oncelog.server.produced import Commit
 
 
+def _nothing() -> None:
+    """Nobody is there."""
+
+
 class Unanswered:
     def __init__(self, outgoing: Outgoing, moved: Callable[[], None]) -> None:
         """`moved` is called when a partition that is waited for has moved."""
@@ -39,6 +43,7 @@ class Unanswered:
             for partition in commit.awaited:
                 partition.waiters.discard(self._moved)
         self._commits.clear()
+        self._moved = _nothing  # the connection and this point at each other, which only the collector would undo
 
     def _wait_for(self, commit: Commit) -> None:
         for partition in commit.awaited:
