@@ -125,7 +125,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         self.forget_from(self.log.truncate_to(least + int((self.log.next_offset - least) * share)))
 
     def forget_from(self, offset: int) -> None:
-        self.told = [each for each in self.told if each.offset < offset]
+        self.told = [each for each in self.told if each.end_offset <= offset]
         self.start = min(self.start, offset)
         self.flushed_end = min(self.flushed_end, offset)
 

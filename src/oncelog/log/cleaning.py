@@ -107,7 +107,7 @@ class Seen:
     """Of the segments that are cleaned: where each live producer wrote last, where its last control batch is, and which
     transactions were aborted.
 
-    A producer's very last batch may lie behind them. A log that is cut back before that one must still know the producer.
+    A producer's very last batch may lie behind them. A log that is cut back before that one must still know it.
     """
 
     def __init__(self, live_pids: frozenset[int], handles: Handles, segments: list[Segment], stop: Event) -> None:
