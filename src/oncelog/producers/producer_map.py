@@ -172,6 +172,14 @@ class ProducerMap:
         self.run.settle()
         return self._kafka.judge_unsequenced(pid, epoch, now)
 
+    def may_write_in_transaction(self, pid: int, epoch: int) -> bool:
+        """Whether its coordinator is known to know of it: its transaction is open here, or that was asked."""
+        transactions = self.transactions
+        if pid in transactions.open:
+            known = self.highwater(pid)
+            return known is not None and known[0] == epoch
+        return transactions.verified.get(pid) == epoch
+
     def judge_marker(self, pid: int, epoch: int, coordinator_epoch: int, *, is_newer: bool) -> Decision:
         """APPEND, FENCED or COORDINATOR_FENCED."""
         self.run.settle()

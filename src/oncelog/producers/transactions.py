@@ -12,6 +12,8 @@ from oncelog.producers.markers import NO_COORDINATOR
 # pid and first offset of each that is open; pid and coordinator's epoch of each
 Kept = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
 
+MOST_VERIFIED = 10_000
+
 
 class Ended(NamedTuple):
     """Of a transaction whose marker may lie above the high watermark."""
@@ -21,12 +23,14 @@ class Ended(NamedTuple):
 
 
 class Transactions:
-    __slots__ = ("_ended", "coordinators", "open")
+    __slots__ = ("_ended", "coordinators", "open", "verified")
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}  # pid: the first offset. In the order of these, as batches are
         self.coordinators: dict[int, int] = {}  # pid: the epoch of the coordinator that ended its last one
         self._ended: deque[Ended] = deque()
+        # pid: the epoch in which its coordinator knows that it writes here. Until it does so, or its transaction ends.
+        self.verified: dict[int, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self.open or self.coordinators)
@@ -34,8 +38,16 @@ class Transactions:
     def began(self, pid: int, offset: int) -> None:
         """A transactional batch was appended there. Only the first one of a transaction begins it."""
         self.open.setdefault(pid, offset)
+        if self.verified:
+            self.verified.pop(pid, None)
+
+    def verify(self, pid: int, epoch: int) -> None:
+        while len(self.verified) >= MOST_VERIFIED:
+            self.verified.pop(next(iter(self.verified)))  # it is asked for again
+        self.verified[pid] = epoch
 
     def ended(self, pid: int, coordinator_epoch: int, marker_offset: int) -> None:
+        self.verified.pop(pid, None)
         first_offset = self.open.pop(pid, None)
         self.coordinators[pid] = max(coordinator_epoch, self.coordinator_epoch(pid))
         if first_offset is not None:
@@ -79,4 +91,5 @@ class Transactions:
     def clear(self) -> None:
         self.open.clear()
         self.coordinators.clear()
+        self.verified.clear()
         self._ended.clear()

@@ -31,6 +31,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.outgoing import Outgoing
 from oncelog.server.produce import InTurns, Producing, TurnsFirst
 from oncelog.server.produce_pattern import Pattern
+from oncelog.server.produce_transactions import Verification, VerifyFirst
 from oncelog.server.produced import Commit
 from oncelog.server.reading import read_by_kio, read_fast
 from oncelog.server.receiver import LARGE_FRAME_BYTES, Receiver
@@ -82,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self.active_ms = 0  # when a whole request last arrived or was answered
         self._pattern: Pattern | None = None  # of its last Produce request
         self._waiting: asyncio.Future[Any] | None = None
+        self._verification: Verification | None = None  # of the next request
         self._look: Look | InTurns | None = None  # what was found in the next request, or done, before it is served
         self._commits: deque[Commit] = deque()  # answers that wait for the high watermark; later ones wait behind
         self._is_write_paused = False
@@ -249,9 +251,10 @@ class Connection(asyncio.BufferedProtocol):
                 )  # named one by one: a star would take as long as the call
             ):
                 self._stage_unlike(buffer, at, end, version, correlation_id, now, verdicts, done)
-        except (LookFirst, TurnsFirst) as first:
+        except (LookFirst, TurnsFirst, VerifyFirst) as first:
             self._begin_look(first.look, buffer)
             return False
+        self._verification = None
         if self._producing.is_turn_over:
             self._end_turn()
         return True
@@ -273,13 +276,15 @@ class Connection(asyncio.BufferedProtocol):
         body = skip_client_id(buffer, at, end)
         if version >= PRODUCE_FLEXIBLE:
             body = skip_tagged_fields(buffer, body, end)
-        self._pattern = self._producing.add(buffer, at, body, end, version, correlation_id, now, verdicts, done)
+        self._pattern = self._producing.add(
+            buffer, at, body, end, version, correlation_id, now, verdicts, done, self._verification
+        )
 
-    def _begin_look(self, look: Look | InTurns, buffer: bytearray) -> None:
+    def _begin_look(self, look: Look | InTurns | Verification, buffer: bytearray) -> None:
         """Stand still until that is done with the next request; then it is served from the same bytes."""
         if buffer is self._connections.receive_buffer:
             look.keep()
-        waiting = asyncio.ensure_future(look.run() if isinstance(look, InTurns) else self._broker.aside.run(look.run))
+        waiting = asyncio.ensure_future(self._broker.aside.run(look.run) if isinstance(look, Look) else look.run())
         self._waiting = waiting
 
         def finished(future: "asyncio.Future[None]") -> None:
@@ -292,7 +297,10 @@ class Connection(asyncio.BufferedProtocol):
             if future.cancelled() or error is not None:
                 self.close()
                 return
-            self._look = look
+            if isinstance(look, Verification):
+                self._verification = look
+            else:
+                self._look = look
             self._go_on()
 
         waiting.add_done_callback(finished)

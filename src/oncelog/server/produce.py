@@ -5,16 +5,17 @@ and the batches may lie in the receive buffer until they are written.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.clock import Now
 from oncelog.log.config import Flush
 from oncelog.log.errors import LogStorageError
-from oncelog.log.partition import End, Fate, PartitionLog
+from oncelog.log.partition import End, Fate, PartitionLog, Staged
 from oncelog.producers.decision import Decision
 from oncelog.records.errors import BadBatch, BadBatchKind, InvalidRecord, TooLarge
-from oncelog.records.header import HEADER_BYTES, BatchHeader, check_produced, read_header
+from oncelog.records.header import HEADER_BYTES, BatchHeader, check_in_transaction, check_produced, read_header
 from oncelog.security.operations import Operation, Resource
 from oncelog.server.access import EVERY_RIGHT, Rights
 from oncelog.server.bodies import (
@@ -33,10 +34,12 @@ from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode
 from oncelog.server.partitions import INTERNAL, NOT_HERE, why_unwritable
 from oncelog.server.produce_pattern import Pattern, pattern_of
+from oncelog.server.produce_transactions import ADDS, Verification, VerifyFirst, wanted_in
 from oncelog.server.produced import Commit, Many, One, Outcome, Request, fail
 from oncelog.server.record_rules import NO_KEY
 from oncelog.server.topics import Partition, Topic
 from oncelog.server.turns import called
+from oncelog.transactions.machine import TopicPartition
 from oncelog.wire.hot import (
     NO_RECORDS,
     PRODUCE_TOPIC_IDS,
@@ -49,7 +52,7 @@ from oncelog.wire.hot import (
 logger = logging.getLogger(__name__)
 
 ALL_REPLICAS = -1
-NO_TRANSACTIONS = "transactions are not supported"
+UNLISTED = "the batch is not part of an ongoing transaction of its producer"
 CLOCK_REQUESTS = 64  # of a chunk: who makes each of them cost much is noticed
 CLOCK_RECORDS = 1_000  # a batch of fewer is looked into in no time
 TURN_MS = 20  # once looking into batches has taken so long, the other connections are due
@@ -74,6 +77,10 @@ _OF_DECISION = {
         "no room for another live producer; see oncelog.producer.kafka.entries and oncelog.max.producer.kafka.entries",
     ),
     Decision.DUPLICATE_FORGOTTEN: (ErrorCode.duplicate_sequence_number, None),
+    Decision.IN_TRANSACTION: (
+        ErrorCode.invalid_txn_state,
+        "the producer's transaction is open, and this is outside of it",
+    ),
 }
 _OF_BAD_BATCH = {
     BadBatchKind.CORRUPT: ErrorCode.corrupt_message,
@@ -81,7 +88,7 @@ _OF_BAD_BATCH = {
     BadBatchKind.OLD_FORMAT: ErrorCode.invalid_record,
     BadBatchKind.UNKNOWN_CODEC: ErrorCode.unsupported_compression_type,
     BadBatchKind.TIMESTAMP_TYPE: ErrorCode.invalid_timestamp,
-    BadBatchKind.TRANSACTIONAL: ErrorCode.invalid_txn_state,
+    BadBatchKind.TRANSACTIONAL: ErrorCode.transactional_id_authorization_failed,
 }
 Bound = tuple[PartitionLog, int, int]  # for which log a batch is, and where it begins and ends
 _STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
@@ -100,9 +107,11 @@ class InTurns:
         version: int,
         verdicts: Verdicts,
         rights: Rights,
+        verification: Verification | None,
     ) -> None:
         self._broker = broker
         self._rights = rights
+        self._verification = verification
         self._buffer = buffer
         self.request = request
         self._version = version
@@ -116,6 +125,7 @@ class InTurns:
     async def run(self) -> None:
         turns, housekeeping, producing = self._broker.turns, self._broker.housekeeping, Producing(self._broker)
         producing.rights = self._rights
+        producing.take_transaction(self.request, self._version, self._verification)
         for name, partitions in self.request.topics:
             outcomes: list[Outcome] = []
             self.topics.append((name, outcomes))
@@ -158,6 +168,23 @@ class TurnsFirst(Exception):
         self.look = look
 
 
+class InTransaction(NamedTuple):
+    """The transaction that a request names, as far as its coordinator was asked."""
+
+    refused: Mapping[TopicPartition, tuple[ErrorCode, str | None]]
+    adds: bool
+
+    def stage(
+        self, partition: Partition, batch: memoryview, header: BatchHeader, now: Now
+    ) -> Staged | tuple[ErrorCode, str | None]:
+        refusal = self.refused.get((partition.topic.name, partition.index))
+        if refusal is not None:
+            return refusal
+        if not partition.log.producers.may_write_in_transaction(header.producer_id, header.producer_epoch):
+            return ErrorCode.invalid_txn_state, UNLISTED  # it has ended meanwhile
+        return partition.log.stage_in_transaction(batch, header, now, begins_at_zero=self.adds)
+
+
 def _damaged(index: int, partition: Partition, damage: InvalidRecord, code: ErrorCode) -> Outcome:
     is_large = isinstance(damage, TooLarge)  # a producer that knows how to makes two of it
     return Outcome(index, partition, None, ErrorCode.message_too_large if is_large else code, str(damage))
@@ -179,6 +206,8 @@ class Producing:
         self._checkpoint_if_due = broker.housekeeping.checkpoint_if_due
         self.rights: Rights = EVERY_RIGHT  # of who has sent the chunk
         self._acks = 0  # of the request that is staged
+        self._check: Callable[[memoryview], BatchHeader] = check_produced
+        self._transaction: InTransaction | None = None  # of the request that is staged
         self._requests: list[Request] = []
         self._touched: dict[Partition, None] = {}
         self._is_quiet = False  # one of them has acks=0
@@ -199,10 +228,12 @@ class Producing:
         now: Now,
         verdicts: Verdicts,
         done: InTurns | None = None,
+        verification: Verification | None = None,
     ) -> Pattern | None:
         """Judge and stage everything in the request whose body begins at `at`. Raises MalformedFrame,
-        LookFirst where a thread has to look into it before, and TurnsFirst where it is staged in turns: then the same
-        call is made again, with the verdicts, or with what was done.
+        LookFirst where a thread has to look into it before, VerifyFirst where the coordinator of a transaction has to
+        be asked, and TurnsFirst where it is staged in turns: then the same call is made again, with the verdicts, or
+        with what was done.
 
         The answer is by what the connection can recognise its next request, when that is for the same partition.
         """
@@ -211,12 +242,14 @@ class Producing:
         if request.acks not in (-1, 0, 1):
             refusal = ErrorCode.invalid_required_acks, f"acks is {request.acks}; it may be -1, 0 or 1"
         elif request.transactional_id is not None:
-            refusal = ErrorCode.transactional_id_authorization_failed, NO_TRANSACTIONS
+            refusal = self._begin_transaction(buffer, request, version, done, verification)
         if done is None and refusal is None:
             self._bodies.look_first(buffer, header_at, self._batches(request.topics, version), now.wall_ms, verdicts)
             self._trim_first(buffer, header_at, self._bound(request.topics, version), now, verdicts)
             if _is_much(request.topics, end - at):
-                raise TurnsFirst(InTurns(self._broker, buffer, request, version, verdicts, self.rights))
+                look = InTurns(self._broker, buffer, request, version, verdicts, self.rights, verification)
+                self._end_transaction()
+                raise TurnsFirst(look)
         self._acks = request.acks
         self._is_quiet = self._is_quiet or request.acks == 0
         self._is_done_in_turns = self._is_done_in_turns or done is not None
@@ -236,11 +269,52 @@ class Producing:
         self._requests.append(Many(version, correlation_id, request.acks, topics))
         if len(self._requests) % CLOCK_REQUESTS == 0:
             self._look_at_the_clock(now)
+        if self._transaction is not None:
+            self._end_transaction()
+            return None
         if refusal is None and len(topics) == 1 and len(topics[0][1]) == 1:
             partition = topics[0][1][0].partition
             if partition is not None:
                 return pattern_of(buffer, header_at, end, version, request, partition)
         return None
+
+    def _begin_transaction(
+        self,
+        buffer: bytearray,
+        request: ProduceRequest,
+        version: int,
+        done: InTurns | None,
+        verification: Verification | None,
+    ) -> tuple[ErrorCode, str] | None:
+        """Raises VerifyFirst."""
+        name = request.transactional_id
+        assert name is not None
+        if not self.rights.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, name):
+            return ErrorCode.transactional_id_authorization_failed, "Transactional Id authorization failed."
+        if done is None and verification is None:
+            wanted = list(wanted_in(buffer, self._placed(request.topics, version)))
+            if wanted:
+                raise VerifyFirst(Verification(self._broker, buffer, name, version, wanted))
+        self.take_transaction(request, version, verification)
+        return None
+
+    def take_transaction(self, request: ProduceRequest, version: int, verification: Verification | None) -> None:
+        """What is staged next belongs to it."""
+        if request.transactional_id is not None:
+            self._check = check_in_transaction
+            refused = {} if verification is None else verification.refused
+            self._transaction = InTransaction(refused, version >= ADDS)
+
+    def _end_transaction(self) -> None:
+        self._check, self._transaction = check_produced, None
+
+    def _placed(self, topics: Sequence[ProduceTopic], version: int) -> Iterator[tuple[Partition, int, int]]:
+        for name, partitions in topics:
+            topic = self._topic(name, version)
+            if topic is not None and not topic.is_internal and self._may_write(topic.name):
+                for index, start, stop in partitions:
+                    if 0 <= index < len(topic.partitions) and topic.partitions[index].leads and stop != NO_RECORDS:
+                        yield topic.partitions[index], start, stop
 
     def add_again(
         self,
@@ -373,7 +447,7 @@ class Producing:
         batch = memoryview(buffer)[start:stop]
         damaged = ErrorCode.invalid_record
         try:
-            header = check_produced(batch)
+            header = self._check(batch)
             if not self._bodies.is_good_at_once(buffer, start, stop, header, config, now.wall_ms):
                 if begin >= 0 and (header.codec or stop - start > FEW_RECORDS_BYTES):
                     self._bodies.look_first(buffer, begin, ((start, stop, config),), now.wall_ms, verdicts)
@@ -381,7 +455,13 @@ class Producing:
                 if refused is not None:
                     return refused
             damaged = ErrorCode.corrupt_message  # only what must be cut is looked into there
-            staged = log.stage(batch, header, now, trim_at_once)
+            if self._transaction is None or not header.is_transactional:
+                staged = log.stage(batch, header, now, trim_at_once)
+            else:
+                found = self._transaction.stage(partition, batch, header, now)
+                if isinstance(found, tuple) and not isinstance(found, Staged):
+                    return Outcome(index, partition, None, *found)
+                staged = found
         except BadBatch as bad:
             return Outcome(index, partition, None, _OF_BAD_BATCH[bad.kind], bad.message)
         except InvalidRecord as damage:

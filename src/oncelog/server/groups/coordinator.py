@@ -312,6 +312,10 @@ class GroupCoordinator:
             if group is not None:
                 self._store.forget_if_void(group)
 
+    def serves(self, partition: Partition) -> bool:
+        """Whether the groups of that partition are here."""
+        return partition.leads and self._store.topic.served.get(partition.index) == partition.log.leader_epoch
+
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         return self._store.pending.is_pending(group_id, topic, partition)
 
