@@ -131,7 +131,10 @@ class CompactedMeanwhile(RealDisk):
 
 def test_a_first_compaction_of_a_segment_that_is_closed_meanwhile_is_noticed(tmp_path: Path) -> None:
     settings = {**SETTINGS, "log.cleaner.enable": False}
-    with Server(data_dir=str(tmp_path / "data"), settings=settings) as server, RawConnection(server.bootstrap_servers) as raw:
+    with (
+        Server(data_dir=str(tmp_path / "data"), settings=settings) as server,
+        RawConnection(server.bootstrap_servers) as raw,
+    ):
         raw.create_topic("kept", 1, configs={"cleanup.policy": "compact"})
 
         def send(first: int) -> None:

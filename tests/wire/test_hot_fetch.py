@@ -35,7 +35,7 @@ def written_by_kio(version: int, correlation_id: int, topics: Any, error_code: i
             "partition_index": each.partition_index,
             "error_code": ErrorCode(each.error_code),
             "high_watermark": each.high_watermark,
-            "last_stable_offset": each.high_watermark,
+            "last_stable_offset": each.stable_offset,
             "aborted_transactions": () if read_committed else None,
             "records": each.records,
         }

@@ -5,7 +5,7 @@ and the batches may lie in the receive buffer until they are written.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -31,7 +31,7 @@ from oncelog.server.bodies import (
     trim_at_once,
 )
 from oncelog.server.broker import Broker
-from oncelog.server.errors import ErrorCode
+from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.partitions import INTERNAL, NOT_HERE, why_unwritable
 from oncelog.server.produce_pattern import Pattern, pattern_of
 from oncelog.server.produce_transactions import ADDS, Verification, VerifyFirst, wanted_in
@@ -174,14 +174,13 @@ class InTransaction(NamedTuple):
     refused: Mapping[TopicPartition, tuple[ErrorCode, str | None]]
     adds: bool
 
-    def stage(
-        self, partition: Partition, batch: memoryview, header: BatchHeader, now: Now
-    ) -> Staged | tuple[ErrorCode, str | None]:
+    def stage(self, partition: Partition, batch: memoryview, header: BatchHeader, now: Now) -> Staged:
+        """Raises KafkaError."""
         refusal = self.refused.get((partition.topic.name, partition.index))
         if refusal is not None:
-            return refusal
+            raise KafkaError(*refusal)
         if not partition.log.producers.may_write_in_transaction(header.producer_id, header.producer_epoch):
-            return ErrorCode.invalid_txn_state, UNLISTED  # it has ended meanwhile
+            raise KafkaError(ErrorCode.invalid_txn_state, UNLISTED)  # it has ended meanwhile
         return partition.log.stage_in_transaction(batch, header, now, begins_at_zero=self.adds)
 
 
@@ -206,7 +205,6 @@ class Producing:
         self._checkpoint_if_due = broker.housekeeping.checkpoint_if_due
         self.rights: Rights = EVERY_RIGHT  # of who has sent the chunk
         self._acks = 0  # of the request that is staged
-        self._check: Callable[[memoryview], BatchHeader] = check_produced
         self._transaction: InTransaction | None = None  # of the request that is staged
         self._requests: list[Request] = []
         self._touched: dict[Partition, None] = {}
@@ -301,12 +299,11 @@ class Producing:
     def take_transaction(self, request: ProduceRequest, version: int, verification: Verification | None) -> None:
         """What is staged next belongs to it."""
         if request.transactional_id is not None:
-            self._check = check_in_transaction
             refused = {} if verification is None else verification.refused
             self._transaction = InTransaction(refused, version >= ADDS)
 
     def _end_transaction(self) -> None:
-        self._check, self._transaction = check_produced, None
+        self._transaction = None
 
     def _placed(self, topics: Sequence[ProduceTopic], version: int) -> Iterator[tuple[Partition, int, int]]:
         for name, partitions in topics:
@@ -442,12 +439,14 @@ class Producing:
             unfit = self._unfit(partition, stop - start, now)
             if unfit is not None:
                 return Outcome(index, partition, None, *unfit)
+        if self._transaction is not None:
+            return self._stage_in_transaction(self._transaction, partition, index, buffer, start, stop, now, verdicts)
         log: PartitionLog = partition.log
         config = log.config
         batch = memoryview(buffer)[start:stop]
         damaged = ErrorCode.invalid_record
         try:
-            header = self._check(batch)
+            header = check_produced(batch)
             if not self._bodies.is_good_at_once(buffer, start, stop, header, config, now.wall_ms):
                 if begin >= 0 and (header.codec or stop - start > FEW_RECORDS_BYTES):
                     self._bodies.look_first(buffer, begin, ((start, stop, config),), now.wall_ms, verdicts)
@@ -455,13 +454,7 @@ class Producing:
                 if refused is not None:
                     return refused
             damaged = ErrorCode.corrupt_message  # only what must be cut is looked into there
-            if self._transaction is None or not header.is_transactional:
-                staged = log.stage(batch, header, now, trim_at_once)
-            else:
-                found = self._transaction.stage(partition, batch, header, now)
-                if isinstance(found, tuple) and not isinstance(found, Staged):
-                    return Outcome(index, partition, None, *found)
-                staged = found
+            staged = log.stage(batch, header, now, trim_at_once)
         except BadBatch as bad:
             return Outcome(index, partition, None, _OF_BAD_BATCH[bad.kind], bad.message)
         except InvalidRecord as damage:
@@ -469,6 +462,9 @@ class Producing:
             return _damaged(index, partition, damage, damaged)
         except LogStorageError as failure:
             return Outcome(index, partition, None, _STORAGE_ERROR, str(failure))
+        return self._outcome(partition, index, staged, now)
+
+    def _outcome(self, partition: Partition, index: int, staged: Staged, now: Now) -> Outcome:
         if staged[0]:
             self._look_at_the_clock(now)
             refusal = _OF_DECISION.get(staged[0])
@@ -478,6 +474,40 @@ class Producing:
                 return Outcome(index, partition, None, *refusal)
         self._touched[partition] = None
         return Outcome(index, partition, staged)
+
+    def _stage_in_transaction(
+        self,
+        transaction: InTransaction,
+        partition: Partition,
+        index: int,
+        buffer: bytearray,
+        start: int,
+        stop: int,
+        now: Now,
+        verdicts: Verdicts,
+    ) -> Outcome:
+        """The same of a request that names a transaction, to which not every batch need belong."""
+        log = partition.log
+        batch = memoryview(buffer)[start:stop]
+        try:
+            header = check_in_transaction(batch)
+            if not self._bodies.is_good_at_once(buffer, start, stop, header, log.config, now.wall_ms):
+                refused = self._look_into(partition, index, batch, header, now, verdicts.get(start))
+                if refused is not None:
+                    return refused
+            if header.is_transactional:
+                staged = transaction.stage(partition, batch, header, now)
+            else:
+                staged = log.stage(batch, header, now, trim_at_once)
+        except BadBatch as bad:
+            return Outcome(index, partition, None, _OF_BAD_BATCH[bad.kind], bad.message)
+        except InvalidRecord as damage:
+            return _damaged(index, partition, damage, ErrorCode.invalid_record)
+        except LogStorageError as failure:
+            return Outcome(index, partition, None, _STORAGE_ERROR, str(failure))
+        except KafkaError as refusal:
+            return Outcome(index, partition, None, refusal.code, refusal.message)
+        return self._outcome(partition, index, staged, now)
 
     def _unfit(self, partition: Partition, size_bytes: int, now: Now) -> tuple[ErrorCode, str] | None:
         needs_all = self._acks == ALL_REPLICAS

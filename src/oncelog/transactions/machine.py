@@ -156,9 +156,15 @@ def ended(
 
 
 def aborted(fence: Transaction, wall_ms: int, *, raises: bool) -> Transaction:
-    """In the place of its producer, from PREPARE_EPOCH_FENCE on. That has left an epoch for it."""
-    ongoing = replace(fence, state=State.ONGOING)
-    return _decided(ongoing, State.PREPARE_ABORT, NO_PID, wall_ms, raises=raises)
+    """In the place of its producer, from PREPARE_EPOCH_FENCE on, by the epoch that fences it."""
+    return replace(
+        fence,
+        previous_pid=fence.pid,
+        next_pid=NO_PID,
+        state=State.PREPARE_ABORT,
+        updated_wall_ms=wall_ms,
+        version=RAISES if raises else 0,
+    )
 
 
 def completed(now: Transaction, wall_ms: int) -> Transaction:

@@ -6,6 +6,7 @@ import pytest
 
 from oncelog.log.steps import at_once
 from oncelog.server.errors import ErrorCode
+from oncelog.server import moves as server_moves
 from oncelog.server.groups import moves
 from oncelog.server.groups.messages import Leaving
 from oncelog.server.groups.offsets import TopicPartition
@@ -139,7 +140,7 @@ async def test_groups_of_other_partitions_stay() -> None:
 
 
 async def test_groups_are_read_in_turns_and_requests_are_told_so_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moves, "READ_AT_A_TIME", 2)
+    monkeypatch.setattr(server_moves, "READ_AT_A_TIME", 2)
     monkeypatch.setattr(moves, "GROUPS_AT_A_TIME", 2)
     held = Held()
     house, first, second = two_brokers(in_turns=held)
@@ -174,7 +175,7 @@ async def test_groups_are_read_in_turns_and_requests_are_told_so_meanwhile(monke
 async def test_a_load_is_given_up_when_its_partition_goes_or_is_won_anew(
     steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moves, "READ_AT_A_TIME", 2)
+    monkeypatch.setattr(server_moves, "READ_AT_A_TIME", 2)
     monkeypatch.setattr(moves, "GROUPS_AT_A_TIME", 2)
     held = Held()
     house, first, second = two_brokers(in_turns=held)

@@ -45,8 +45,6 @@ def _answer(key: str, key_type: int, brokers: Brokers, call: Call) -> dict[str, 
     code, message, node_id = ErrorCode.none, None, NOBODY
     if key_type not in (GROUP, TRANSACTION):
         code, message = ErrorCode.invalid_request, f"There is no coordinator of the type {key_type} here."
-    elif key_type == TRANSACTION and not key:
-        code = ErrorCode.invalid_request
     elif not call.rights.may(Operation.DESCRIBE, _RESOURCES[key_type], key):
         code = _REFUSED[key_type]
     else:

@@ -10,6 +10,7 @@ from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.names import INTERNAL_TOPICS
 from oncelog.server.packing import packed_aside
 from oncelog.transactions.machine import TopicPartition
 
@@ -32,7 +33,7 @@ async def handle(request: Any, call: Call) -> Any:
     if not call.rights.may(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     results = await call.each(request.transactions, lambda each: _for_broker(each, call))
-    return call.new("AddPartitionsToTxnResponse", results_by_transaction=results)
+    return call.new("AddPartitionsToTxnResponse", error_code=ErrorCode.none, results_by_transaction=results)
 
 
 def _places(topics: Any) -> list[TopicPartition]:
@@ -68,8 +69,7 @@ async def _for_broker(wanted: Any, call: Call) -> Any:
 def _check(at: TopicPartition, call: Call, *, is_client: bool) -> ErrorCode:
     name, index = at
     topic = call.broker.topics.get(name)
-    is_internal = topic is not None and topic.is_internal
-    if is_client and (is_internal or not call.rights.may(Operation.WRITE, Resource.TOPIC, name)):
+    if is_client and (name in INTERNAL_TOPICS or not call.rights.may(Operation.WRITE, Resource.TOPIC, name)):
         return ErrorCode.topic_authorization_failed
     is_there = topic is not None and 0 <= index < len(topic.partitions)
     return ErrorCode.none if is_there else ErrorCode.unknown_topic_or_partition

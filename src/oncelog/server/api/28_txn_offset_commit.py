@@ -63,6 +63,9 @@ def _check(at: TopicPartition, wanted: Any, call: Call) -> ErrorCode:
 
 async def _commit(request: Any, accepted: dict[TopicPartition, CommittedOffset], call: Call) -> ErrorCode:
     broker, groups = call.broker, call.broker.groups
+    making = groups.making_place(call.now)
+    if making is not None:
+        await making
     error = groups.check_commit_in_transaction(
         request.group_id,
         getattr(request, "member_id", ""),

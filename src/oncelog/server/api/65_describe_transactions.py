@@ -8,7 +8,6 @@ from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.packing import packed_aside
-from oncelog.transactions.machine import NO_TIME
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -43,14 +42,13 @@ async def _state(name: str, call: Call) -> Any:
     topics = await call.each(
         by_topic.items(), lambda each: call.new("TopicData", topic=each[0], partitions=tuple(each[1]))
     )
-    started_ms = found.started_wall_ms
     return call.new(
         "TransactionState",
         error_code=error,
         transactional_id=name,
         transaction_state=found.state.told,
         transaction_timeout=timedelta(milliseconds=found.timeout_ms),
-        transaction_start_time=None if started_ms == NO_TIME else _EPOCH + timedelta(milliseconds=started_ms),
+        transaction_start_time=_EPOCH + timedelta(milliseconds=found.started_wall_ms),
         producer_id=found.pid,
         producer_epoch=found.epoch,
         topics=topics,
