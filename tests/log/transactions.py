@@ -8,7 +8,7 @@ from oncelog.log.markers import marker_of
 from oncelog.log.partition import PartitionLog
 from oncelog.log.staged import Marked, Staged
 from oncelog.producers import Decision
-from oncelog.records.header import BatchHeader, check_in_transaction, headers
+from oncelog.records.header import BatchHeader, check_in_transaction, headers, read_header
 from oncelog.records.read import Record, records_of
 from tests.log.support import KAFKA_PID, NOW, batch
 
@@ -28,7 +28,8 @@ def put_in_transaction(
         known = log.producers.highwater(pid)
         sequence = known[1] + 1 if known is not None and known[0] == epoch else 0
     made = batch(*values, pid=pid, generation=epoch, sequence=sequence, key=key, is_transactional=True)
-    staged = log.stage_in_transaction(made, check_in_transaction(made), now, begins_at_zero=begins_at_zero)
+    header = check_in_transaction(made) if sequence >= 0 else read_header(made)
+    staged = log.stage_in_transaction(made, header, now, begins_at_zero=begins_at_zero)
     log.commit()
     return staged
 
