@@ -1,4 +1,5 @@
-"""One transactional id: what each request makes of it. A request and the time go in; a refusal, or what is to be stored.
+"""One transactional id: what each request makes of it. A request and the time go in; a refusal comes out, or what is to
+be stored.
 
 What is to be stored is a whole new `Transaction`; it counts once it is safe in the log. Until then the id is pending,
 and whoever asks for another change is told to try again.

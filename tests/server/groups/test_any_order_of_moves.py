@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from oncelog.server.errors import ErrorCode
 from oncelog.server import moves as server_moves
+from oncelog.server.errors import ErrorCode
 from oncelog.server.groups import moves
 from oncelog.server.topics import Partition
 from oncelog.server.turns import Turns
