@@ -41,6 +41,7 @@ def batch(
     key: bytes | None = None,
     timestamp_ms: int = START_MS,
     codec: int = 0,
+    is_transactional: bool = False,
 ) -> bytearray:
     return build_batch(
         [(key, value, (), timestamp_ms) for value in values],
@@ -49,6 +50,7 @@ def batch(
         base_sequence=sequence,
         timestamp_ms=timestamp_ms,
         codec=codec,
+        is_transactional=is_transactional,
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from oncelog.log.checking import check_partition
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
 from oncelog.log.partition import PartitionLog
-from oncelog.log.replay import replay_header
+from oncelog.log.replay import replay_batch
 from oncelog.log.steps import at_once
 from oncelog.producers import Decision, ProducerMap
 from tests.log.memory_disk import MemoryDisk
@@ -101,7 +101,7 @@ def test_what_producers_were_is_found_in_steps_and_by_threads_while_others_appen
 ) -> None:
     monkeypatch.setattr("oncelog.log.replay.BATCHES_IN_A_STEP", 2)
     read: list[str] = []
-    replay = replay_header
+    replay = replay_batch
 
     def noted(*arguments: Any) -> None:
         read.append("b")
@@ -109,7 +109,7 @@ def test_what_producers_were_is_found_in_steps_and_by_threads_while_others_appen
 
     disk = MemoryDisk()
     log = filled(disk, retention_ms=20 * SECOND_MS)
-    monkeypatch.setattr("oncelog.log.replay.replay_header", noted)
+    monkeypatch.setattr("oncelog.log.replay.replay_batch", noted)
     appended = 59
     for wait in log.maintaining(at(60 * SECOND_MS)):
         read.append("|")

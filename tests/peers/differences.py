@@ -22,7 +22,6 @@ class Difference:
 
 TAKEN = (("none", 0), 2)
 INVALID = (("invalid_record", -1), 0)
-NO_TRANSACTIONS = "Transactions are refused, and the error says so."
 STRICTER = "Half an identity protects nothing; a client that sends it has a mistake, and is told."
 NAMED = "The same refusal, by the code that names it."
 
@@ -31,12 +30,6 @@ def _unread(kind: str) -> Difference:
     return Difference((("unknown_server_error", -1), 0), INVALID, f"A batch whose {kind}", NAMED)
 
 
-def _refused(what: str, kafka: object, oncelog: object) -> Difference:
-    return Difference(kafka, oncelog, what, NO_TRANSACTIONS)
-
-
-_TX_KAFKA = (("transactional_id_authorization_failed", -1), 0)
-_TX_ONCELOG = (("invalid_txn_state", -1), 0)
 _CODEC_KAFKA = (("unknown_server_error", -1), 0)
 _CODEC_ONCELOG = (("unsupported_compression_type", -1), 0)
 
@@ -44,14 +37,6 @@ DIFFERENCES: dict[str, Difference] = {
     "quotas that are no numbers": Difference(
         ["none", "none"], ["invalid_request"] * 2, "A quota of NaN or infinity", "No rate can be compared with them."
     ),
-    "produce a transactional batch": _refused("A batch with the transactional bit", _TX_KAFKA, _TX_ONCELOG),
-    "produce a transactional batch without a producer": _refused(
-        "A batch with the transactional bit and no producer id", _TX_KAFKA, _TX_ONCELOG
-    ),
-    "produce in a transaction": _refused(
-        "A Produce request with a transactional id", ("none", 0), ("transactional_id_authorization_failed", -1)
-    ),
-    "transactions": _refused("FindCoordinator for a transactional id", True, "transactional_id_authorization_failed"),
     "produce an unknown codec": Difference(_CODEC_KAFKA, _CODEC_ONCELOG, "Codec 5, which does not exist", NAMED),
     "produce a codec of seven": Difference(_CODEC_KAFKA, _CODEC_ONCELOG, "Codec 7, which does not exist", NAMED),
     "produce a producer id without an epoch": Difference(

@@ -409,8 +409,8 @@ def test_a_new_producer_inherits_nothing_from_the_one_whose_memory_it_gets() -> 
     partition.fence(2, 6)
     partition.send(2**32 + 1, 0, 0, "b")
     assert list(partition.map.live(partition.clock.now())) == [
-        (2, 6, -1, -1, -1, DAY_MS),
-        (2**32 + 1, 0, 0, partition.clock.now().wall_ms, partition.next_offset - 1, -1),
+        (2, 6, -1, -1, -1, DAY_MS, -1, -1),
+        (2**32 + 1, 0, 0, partition.clock.now().wall_ms, partition.next_offset - 1, -1, -1, -1),
     ]
     assert partition.send(2**32 + 1, 0, 2**31 - 1, "c").decision is OUT_OF_ORDER
 

@@ -108,6 +108,10 @@ class RawConnection:
             self._asked.append((self._correlation_id, kind))
         self.send_bytes(encode_request(kind, make(kind.request, values), self._correlation_id, self.client_id))
 
+    def forget_asked(self) -> None:
+        """The answer to the last request is taken by `receive_bytes`."""
+        self._asked.pop()
+
     def answer(self) -> Any:
         correlation_id, kind = self._asked.pop(0)
         data = self.receive_bytes()

@@ -181,12 +181,11 @@ def test_this_server_coordinates_every_group(server: Server, raw: RawConnection,
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_a_transactional_id_is_refused_with_words(raw: RawConnection, version: int) -> None:
+def test_a_transactional_id_has_a_coordinator(server: Server, raw: RawConnection, version: int) -> None:
     values: dict[str, Any] = {"coordinator_keys": ["tx"]} if version >= 4 else {"key": "tx"}
     answer = raw.call("find_coordinator", version, key_type=1, **values)
     found = answer.coordinators[0] if version >= 4 else answer
-    assert found.error_code is ErrorCode.transactional_id_authorization_failed
-    assert "ransactions are not supported" in found.error_message
+    assert (found.error_code, found.node_id) == (ErrorCode.none, server.broker.node_id)
 
 
 @pytest.mark.parametrize("version", range(7))
@@ -209,9 +208,10 @@ def test_a_pid_that_a_producer_names_is_not_taken_for_its_own(raw: RawConnection
     assert init(pid, -1).error_code is ErrorCode.invalid_request
 
 
-def test_a_transactional_producer_gets_no_pid(raw: RawConnection) -> None:
-    answer = raw.call("init_producer_id", 1, transactional_id="tx", transaction_timeout=1)
-    assert answer.error_code is ErrorCode.transactional_id_authorization_failed
+def test_a_transactional_producer_keeps_its_pid_and_gets_another_epoch(raw: RawConnection) -> None:
+    first, second = (raw.call("init_producer_id", 1, transactional_id="tx", transaction_timeout=1) for _ in range(2))
+    assert first.producer_id == second.producer_id >= 2**32
+    assert second.producer_epoch == first.producer_epoch + 1
 
 
 # Describing

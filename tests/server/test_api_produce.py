@@ -61,7 +61,10 @@ REFUSED: dict[str, tuple[bytes | None, ErrorCode]] = {
     "magic 1": (message_set(b"old", 1), ErrorCode.invalid_record),
     "magic 3": (batch([b"x"], magic=3), ErrorCode.corrupt_message),
     "a control batch": (batch([b"x"], attributes=0x20), ErrorCode.invalid_record),
-    "a transactional batch": (batch([b"x"], attributes=0x10, pid=2**32), ErrorCode.invalid_txn_state),
+    "a transactional batch": (
+        batch([b"x"], attributes=0x10, pid=2**32),
+        ErrorCode.transactional_id_authorization_failed,
+    ),
     "two batches": (GOOD + GOOD, ErrorCode.invalid_record),
     "a batch that stops": (GOOD[:-3], ErrorCode.invalid_record),
     "a negative length": (batch([b"x"], length_bytes=-5), ErrorCode.corrupt_message),
@@ -140,12 +143,10 @@ def test_a_compacted_topic_refuses_what_its_compaction_could_not_read(raw: RawCo
     assert raw.offset_at(topic, 0, -1).offset == 0
 
 
-def test_a_transactional_id_is_refused(raw: RawConnection, topic: str) -> None:
+def test_a_batch_outside_of_transactions_is_taken_from_who_names_one(raw: RawConnection, topic: str) -> None:
     data = [{"name": topic, "partition_data": [{"index": 0, "records": GOOD}]}]
     answer = raw.call("produce", 9, transactional_id="tx", acks=-1, timeout=1000, topic_data=data)
-    partition = answer.responses[0].partition_responses[0]
-    assert partition.error_code is ErrorCode.transactional_id_authorization_failed
-    assert "transactions are not supported" in partition.error_message
+    assert answer.responses[0].partition_responses[0].error_code is ErrorCode.none
 
 
 def test_one_request_for_many_partitions_is_answered_for_each(raw: RawConnection) -> None:

@@ -23,7 +23,8 @@ codes = st.sampled_from([int(code) for code in ErrorCode])
 int32 = st.integers(-(2**31), 2**31 - 1)
 ends = st.tuples(int32, offsets)  # of an epoch
 tags = st.just(NO_TAGS) | ends.map(lambda end: diverging(*end))
-fetched = st.builds(Fetched, int32, codes, offsets, offsets, st.binary(max_size=400), tags)
+aborted = st.lists(st.tuples(offsets, offsets), max_size=3)  # pid and first offset
+fetched = st.builds(Fetched, int32, codes, offsets, offsets, st.binary(max_size=400), tags, offsets, aborted)
 
 
 def written_by_kio(version: int, correlation_id: int, topics: Any, error_code: int, read_committed: bool) -> bytes:
@@ -35,8 +36,12 @@ def written_by_kio(version: int, correlation_id: int, topics: Any, error_code: i
             "partition_index": each.partition_index,
             "error_code": ErrorCode(each.error_code),
             "high_watermark": each.high_watermark,
-            "last_stable_offset": each.high_watermark,
-            "aborted_transactions": () if read_committed else None,
+            "last_stable_offset": each.stable_offset,
+            "aborted_transactions": tuple(
+                module.AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in each.aborted
+            )
+            if read_committed
+            else None,
             "records": each.records,
         }
         if version >= 5:
@@ -72,6 +77,8 @@ def test_answers_as_kio_writes(version: int, data: st.DataObject, read_committed
     key = ids if version >= FETCH_TOPIC_IDS else names
     topics = data.draw(st.lists(st.tuples(key, st.lists(fetched, max_size=4)), max_size=3))
     error_code = data.draw(codes) if version >= 7 else 0
+    if not read_committed:  # nobody else is told
+        topics = [(name, [each._replace(aborted=()) for each in some]) for name, some in topics]
 
     buffers = encode_fetched(version, 77, topics, error_code=error_code, read_committed=read_committed)
 

@@ -1,6 +1,7 @@
 """One broker of a cluster, from its data folder to its port."""
 
 from oncelog.clock import Clock, SystemClock
+from oncelog.cluster.asking import Asking
 from oncelog.cluster.cluster_topics import ClusterTopics
 from oncelog.cluster.documents import NodeDocument
 from oncelog.cluster.fetcher import Fetcher
@@ -12,11 +13,13 @@ from oncelog.cluster.tree_cluster import Own, TreeCluster
 from oncelog.log.config import Flush
 from oncelog.log.disk import Disk, RealDisk
 from oncelog.server.broker import Broker
-from oncelog.server.names import OFFSETS_TOPIC
+from oncelog.server.groups.coordinator import GroupCoordinator
+from oncelog.server.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from oncelog.server.ports import Member
 from oncelog.server.service import Service
 from oncelog.server.settings import Settings
 from oncelog.server.topic import Partition
+from oncelog.server.transactions.coordinator import TransactionCoordinator
 
 
 class ClusterBroker:
@@ -45,6 +48,8 @@ class ClusterBroker:
         assert isinstance(self.broker.topics, ClusterTopics)
         self.service = Service(self.broker)
         self._fetchers: dict[int, Fetcher] = {}
+        self._asking = Asking(self._address)
+        self.broker.peers = self._asking
         self.supervisor = self.SUPERVISOR(
             self._cluster,
             self.broker.topics,
@@ -80,6 +85,7 @@ class ClusterBroker:
         await self.supervisor.stop()
         for fetcher in self._fetchers.values():
             await fetcher.stop()
+        self._asking.close()
         await self.service.stop()
 
     def _member(self) -> Member:
@@ -117,7 +123,11 @@ class ClusterBroker:
         self.broker.metrics.elections += is_led
         if is_led and self.broker.flush is Flush.EVERY:
             self.broker.flusher.request(partition)
-        if partition.topic.name == OFFSETS_TOPIC:
-            groups = self.broker.groups
+        kept_by: dict[str, GroupCoordinator | TransactionCoordinator] = {
+            OFFSETS_TOPIC: self.broker.groups,
+            TRANSACTIONS_TOPIC: self.broker.transactions,
+        }
+        coordinator = kept_by.get(partition.topic.name)
+        if coordinator is not None:
             epoch = partition.log.leader_epoch
-            (groups.elected if is_led else groups.resigned)(partition, epoch)
+            (coordinator.elected if is_led else coordinator.resigned)(partition, epoch)

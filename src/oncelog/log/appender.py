@@ -10,14 +10,17 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from oncelog.clock import Now
+from oncelog.log.aborted import Aborted
 from oncelog.log.config import LogConfig, TimestampType
 from oncelog.log.disk import MAX_BUFFERS, write_all
 from oncelog.log.errors import NO_DESCRIPTORS, Damaged, LogStorageError, OffsetOutOfRange
+from oncelog.log.markers import marker_batch
 from oncelog.log.parts import Parts
-from oncelog.log.replay import replay_header
+from oncelog.log.replay import aborted_by, replay_whole
 from oncelog.log.segment import Segment
-from oncelog.log.staged import Fenced, Staged, fence_batch
-from oncelog.producers import Decision
+from oncelog.log.staged import Fenced, Marked, Staged, fence_batch
+from oncelog.producers import FIRST_KAFKA_PID, Decision
+from oncelog.producers.markers import NO_TRANSACTION, Marker
 from oncelog.producers.sequences import SEQUENCE_MASK
 from oncelog.records.header import (
     MAGIC,
@@ -51,6 +54,7 @@ class Appender:
         self._behind = parts.behind
         self._stored_producers = parts.stored_producers
         self._producers = parts.producers
+        self._aborted = parts.aborted
         self._run = parts.producers.run
         self.now = now  # the latest that this log was told
         self._staged: list[Buffer] = []
@@ -114,6 +118,43 @@ class Appender:
             Staged, (Decision.APPEND, offset, append_time_ms, 0, end_offset, epoch)
         )  # sooner than by Staged(...)
 
+    def stage_in_transaction(
+        self, batch: bytearray | memoryview, header: BatchHeader, now: Now, *, begins_at_zero: bool = False
+    ) -> Staged:
+        """The same of a batch that belongs to its producer's transaction, by a pid of Kafka's. One without sequences is
+        written by a coordinator in the producer's name. `begins_at_zero`: a producer that is unknown here is new."""
+        if self._health.offline is not None and not self.come_back():
+            self._health.check()
+        (_, length, _, _, _, _, last_delta, _, max_ms, pid, epoch, sequence, count) = header
+        offset = self._staged_next
+        append_time_ms = -1
+        if self._stamps_time:
+            append_time_ms = max_ms = now.wall_ms
+        decision, detail = self._judgement(header, now, begins_at_zero)
+        if decision:
+            base_offset = detail if decision is Decision.DUPLICATE else -1
+            return Staged(decision, base_offset, end_offset=offset, epoch=self._epochs.current)
+        self._producers.accept_in_transaction(pid, epoch, sequence, count, offset, max_ms, now)
+        if self._stamps_time:
+            stamp_append_time(batch, 0, append_time_ms)
+        _stamp(batch, 0, offset, length, self._epochs.current)
+        self._staged.append(batch)
+        self._staged_bytes += length + 12
+        self._staged_next = offset + last_delta + 1
+        self._staged_max_ms = max(self._staged_max_ms, max_ms)
+        self.now = now
+        return Staged(Decision.APPEND, offset, append_time_ms, 0, self._staged_next, self._epochs.current)
+
+    def _judgement(self, header: BatchHeader, now: Now, begins_at_zero: bool) -> tuple[Decision, int]:
+        pid, epoch, sequence, count = header[9:13]
+        if pid < FIRST_KAFKA_PID:
+            return Decision.UNKNOWN_PRODUCER, 0
+        if sequence < 0:
+            return self._producers.judge_unsequenced(pid, epoch, now), 0
+        if begins_at_zero and sequence and self._producers.highwater(pid) is None:
+            return Decision.OUT_OF_ORDER, 0
+        return self._producers.judge_in_transaction(pid, epoch, sequence, count, now)
+
     def commit(self) -> None:
         """Write everything staged with one call. On failure log and producers are as before the first `stage`."""
         staged = self._staged
@@ -169,11 +210,17 @@ class Appender:
             if header.magic != MAGIC or body_crc(view, at, header.size_bytes) != header.crc:
                 raise Damaged(f"{self._folder}: the leader's batch at offset {header.base_offset} does not fit its CRC")
             expected = header.last_offset + 1
+        aborted: list[Aborted] = []
         for at, header in found:
+            batch = view[at : at + header.size_bytes]
             self._epochs.follow(header.leader_epoch, header.base_offset)
-            self._take(view[at : at + header.size_bytes], header, now)
-            replay_header(self._producers, header, now)
+            self._take(batch, header, now)
+            ended = replay_whole(self._producers, header, batch, now)
+            if ended is not None:
+                aborted.append(ended)
         self.commit()
+        if aborted:
+            self._aborted.add(aborted)
         return self._extent.next_offset
 
     def fence(self, pid: int, generation: int, now: Now) -> Fenced:
@@ -190,6 +237,28 @@ class Appender:
         self._producers.fence(pid, generation, now)
         self.commit()
         return Fenced(decision, generation, known[1], offset, self._epochs.current)
+
+    def end_transaction(
+        self, pid: int, epoch: int, coordinator_epoch: int, now: Now, *, is_commit: bool, raises_epoch: bool
+    ) -> Marked:
+        """Append the marker that ends the producer's transaction here; `raises_epoch` where each end does."""
+        if self._health.offline is not None and not self.come_back():
+            self._health.check()
+        decision = self._producers.judge_marker(pid, epoch, coordinator_epoch, is_newer=raises_epoch)
+        if decision is not Decision.APPEND:
+            return Marked(decision, self._staged_next, self._epochs.current)
+        first_offset = self._producers.transactions.open.get(pid, NO_TRANSACTION)
+        marker = Marker(is_commit, coordinator_epoch, first_offset)
+        batch = marker_batch(pid, epoch, marker, now.wall_ms)
+        offset = self._staged_next
+        stamp(batch, 0, offset, self._epochs.current)
+        self._take(batch, read_header(batch), now)
+        self._producers.end_transaction(pid, epoch, marker, offset, now.wall_ms, now)
+        self.commit()
+        aborted = aborted_by(pid, marker, offset)
+        if aborted is not None:
+            self._aborted.add([aborted])
+        return Marked(decision, self._staged_next, self._epochs.current)
 
     def _take(self, batch: Buffer, header: BatchHeader, now: Now) -> None:
         self._staged.append(batch)

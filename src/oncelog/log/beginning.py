@@ -43,6 +43,7 @@ def begin_anew(log: Parts, beginning: bytes, now: Now) -> None:
     log.segments.begin_at(offset)
     log.extent.begin_at(offset)
     log.epochs.replace(snapshot.epochs)
+    log.aborted.clear()
     log.flusher.begins_at(offset)
     log.producers.decode(snapshot.producers, now)
     log.stored_producers.end_moved()

@@ -12,6 +12,7 @@ from oncelog.log import snapshots
 from oncelog.log.disk import Disk, read_whole, replace_file
 from oncelog.log.errors import LogStorageError
 from oncelog.log.names import (
+    ABORTED_FILE,
     BEGINNING,
     CLEANED,
     CLEANER_FILE,
@@ -43,7 +44,9 @@ def finish_beginning(disk: Disk, folder: str, names: list[str]) -> bool:
     if snapshot is None or snapshot.point.offset != offset:
         raise LogStorageError(f"{path} is damaged, and this log was to begin anew with it. Empty the folder")
     old = [f"{base:020d}{ending}" for ending in (INDEX, LOG, SNAPSHOT) for base in offsets_of(names, ending)]
-    old += [name for name in names if name.endswith((CLEANED, SWAP)) or name in (CLEANER_FILE, FLUSHED_FILE)]
+    old += [
+        name for name in names if name.endswith((CLEANED, SWAP)) or name in (CLEANER_FILE, FLUSHED_FILE, ABORTED_FILE)
+    ]
     for name in old:
         disk.unlink(f"{folder}/{name}")
     write_start(disk, folder, offset)

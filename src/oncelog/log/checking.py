@@ -18,6 +18,7 @@ from oncelog.log.errors import LogStorageError
 from oncelog.log.index import ENTRY, ENTRY_BYTES, HEAD
 from oncelog.log.knowledge import gaps_below, known_of, lost_log, noted_beginning
 from oncelog.log.names import (
+    ABORTED_FILE,
     BEGINNING,
     CLEANED,
     CLEANER_FILE,
@@ -48,6 +49,7 @@ from oncelog.records.header import (
     read_header,
 )
 
+SMALL_FILES = (EPOCH_FILE, START_FILE, CLEANER_FILE, FLUSHED_FILE, ABORTED_FILE)
 CHUNK_BYTES = 4 * 2**20
 MOST_FINDINGS = 20  # of one folder; the others are counted
 
@@ -175,7 +177,7 @@ class _Check:
         for name in self._names:
             if name.endswith((TEMPORARY, CLEANED, SWAP)):
                 self._checked.note(f"{name} is left from work that was cut short; a start finishes or removes it")
-            elif name not in numbered and name not in (EPOCH_FILE, START_FILE, CLEANER_FILE, FLUSHED_FILE):
+            elif name not in numbered and name not in SMALL_FILES:
                 self._checked.note(f"{name} is no file of a partition")
 
     def _pieces(self) -> list[Piece]:

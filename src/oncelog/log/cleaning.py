@@ -1,5 +1,7 @@
 """What a cleaned segment holds: which keys are newer elsewhere, and batches with some of their records taken out."""
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -7,11 +9,14 @@ from threading import Event
 
 from oncelog.log.disk import write_all
 from oncelog.log.handles import Handles
+from oncelog.log.markers import marker_of
+from oncelog.log.replay import aborted_by
 from oncelog.log.segment import Segment
+from oncelog.producers import FIRST_KAFKA_PID
 from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import HEADER, BatchHeader, body_crc
 from oncelog.records.read import Record, records_of
-from oncelog.records.trim import retain
+from oncelog.records.trim import emptied, retain
 
 _PARTS = 64
 _DIGEST_BYTES = 16  # so that two keys never meet by accident, and a key of any size costs the same
@@ -60,13 +65,13 @@ class KeyMap:
         self._offsets: list[dict[bytes, int]] = [{} for _ in range(_PARTS)]
         self._end_offset = 0
 
-    def fill(self, handles: Handles, segments: list[Segment], dirty_offset: int) -> int:
+    def fill(self, handles: Handles, segments: list[Segment], dirty_offset: int, seen: "Seen") -> int:
         """Up to which offset every key is in the map."""
         for segment in segments:
             if segment.end_offset <= dirty_offset:
                 continue
             for header, batch in whole_batches(handles, segment, self._stop):
-                if header.last_offset < dirty_offset or header.is_control:
+                if header.last_offset < dirty_offset or header.is_control or seen.is_aborted(header):
                     continue
                 known = sum(map(len, self._offsets))
                 if known and known + header.record_count > self._limit:
@@ -98,23 +103,44 @@ def _digest(key: bytes) -> bytes:
     return blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
-class LastBatches:
-    """Where each live producer wrote last, and was fenced last, within the segments that are cleaned.
+class Seen:
+    """Of the segments that are cleaned: where each live producer wrote last, where its last control batch is, and which
+    transactions were aborted.
 
-    Its very last batch may lie behind them. A log that is cut back before that one must still know the producer.
+    A producer's very last batch may lie behind them. A log that is cut back before that one must still know it.
     """
 
     def __init__(self, live_pids: frozenset[int], handles: Handles, segments: list[Segment], stop: Event) -> None:
-        self._offsets: dict[tuple[int, bool], int] = {}
+        self._last: dict[tuple[int, bool], int] = {}
+        # By pid: where each began, and where its marker is, in the order of the markers.
+        self._aborted: dict[int, tuple[array[int], array[int]]] = {}
         for segment in segments:
-            for _, header in segment.reader(handles).walk():
+            reader = segment.reader(handles)
+            for position, header in reader.walk():
                 if stop.is_set():
                     raise Stopped
                 if header.producer_id in live_pids:
-                    self._offsets[header.producer_id, header.is_control] = header.base_offset
+                    self._last[header.producer_id, header.is_control] = header.base_offset
+                if header.is_control and header.producer_id >= FIRST_KAFKA_PID:
+                    self._note(header, reader.batch(position, header.size_bytes))
 
-    def holds(self, header: BatchHeader) -> bool:
-        return self._offsets.get((header.producer_id, header.is_control)) == header.base_offset
+    def _note(self, header: BatchHeader, batch: bytes) -> None:
+        marker = marker_of(batch)
+        aborted = None if marker is None else aborted_by(header.producer_id, marker, header.base_offset)
+        if aborted is not None:
+            firsts, markers = self._aborted.setdefault(aborted.pid, (array("q"), array("q")))
+            firsts.append(aborted.first_offset)
+            markers.append(aborted.marker_offset)
+
+    def holds_last(self, header: BatchHeader) -> bool:
+        return self._last.get((header.producer_id, header.is_control)) == header.base_offset
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        if not header.is_transactional or header.producer_id not in self._aborted:
+            return False
+        firsts, markers = self._aborted[header.producer_id]
+        at = bisect_left(markers, header.base_offset)
+        return at < len(firsts) and firsts[at] <= header.base_offset
 
 
 class Cleaner:
@@ -126,12 +152,13 @@ class Cleaner:
         folder: str,
         rules: Rules,
         keys: KeyMap,
-        last_batches: LastBatches,
+        seen: Seen,
         interval_bytes: int,
         stop: Event,
     ) -> None:
         self._stop = stop
-        self._last_batches = last_batches
+        self._seen = seen
+        self._left: set[int] = set()  # producers of which a transactional batch stays whose marker is yet to come
         self._handles = handles
         self._folder = folder
         self._rules = rules
@@ -144,7 +171,7 @@ class Cleaner:
             for header, batch in whole_batches(self._handles, segment, self._stop):
                 # The last one stays in any case, so that a segment tells by itself where it ends.
                 ends = header.last_offset + 1 == end_offset
-                self._write(written, self._cleaned(header, batch, ends or self._last_batches.holds(header)))
+                self._write(written, self._cleaned(header, batch, ends or self._seen.holds_last(header)))
         written.close_index(end_offset)
         written.index.write()
         self._handles.get(written.log_path).fdatasync()
@@ -160,7 +187,15 @@ class Cleaner:
 
     def _cleaned(self, header: BatchHeader, batch: bytes, must_stay: bool) -> bytes | bytearray | None:
         if header.is_control:
-            return batch if must_stay or not self._keys.covers(header.base_offset) else None
+            return batch if self._control_stays(header) or must_stay else None
+        cleaned = self._cleaned_records(header, batch, must_stay)
+        if cleaned is not None and header.is_transactional:
+            self._left.add(header.producer_id)
+        return cleaned
+
+    def _cleaned_records(self, header: BatchHeader, batch: bytes, must_stay: bool) -> bytes | bytearray | None:
+        if self._seen.is_aborted(header):
+            return emptied(batch) if must_stay else None
         records = records_or_none(batch)
         if records is None:
             return batch
@@ -169,12 +204,23 @@ class Cleaner:
             return None
         return batch if all(keep) else retain(batch, keep)
 
+    def _control_stays(self, header: BatchHeader) -> bool:
+        """A marker goes when nothing is left of its transaction, and every reader had time to meet it."""
+        if header.producer_id < FIRST_KAFKA_PID:
+            return not self._keys.covers(header.base_offset)
+        if header.producer_id in self._left:
+            self._left.discard(header.producer_id)
+            return True
+        return not self._keys.covers(header.base_offset) or self._is_recent(header.base_offset)
+
+    def _is_recent(self, offset: int) -> bool:
+        """Whether readers that began before it was first passed over may still be on their way to it."""
+        first_pass_ms = self._rules.first_pass_ms(offset)
+        return first_pass_ms is None or self._rules.wall_ms - first_pass_ms < self._rules.tombstone_ms
+
     def _stays(self, record: Record) -> bool:
         if not self._keys.covers(record.offset):
             return True
         if record.key is None or not self._keys.is_last(record.key, record.offset):
             return False
-        if record.value is not None:
-            return True
-        first_pass_ms = self._rules.first_pass_ms(record.offset)
-        return first_pass_ms is None or self._rules.wall_ms - first_pass_ms < self._rules.tombstone_ms
+        return record.value is not None or self._is_recent(record.offset)

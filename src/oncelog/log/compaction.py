@@ -5,7 +5,8 @@ thread, reads them and writes cleaned ones beside them. `finish`, on the appendi
 on the appending thread go in steps: what they yield waits for the disk, is run by any thread, and then they go on.
 
 Offsets stay. A batch keeps its numbers with fewer records in it, so followers and a start find the producers as they
-were. A tombstone stays for `delete.retention.ms` after the first pass that met it, so that every reader meets it once.
+were. A tombstone stays for `delete.retention.ms` after the first pass that met it, so that every reader meets it once;
+so does the marker of a transaction of which nothing is left. What was aborted goes; what is still open waits.
 """
 
 import logging
@@ -16,7 +17,7 @@ from threading import Event
 from oncelog.clock import Now
 from oncelog.log import snapshots
 from oncelog.log.cleaner_state import CleanerState, load_state, save_state
-from oncelog.log.cleaning import Cleaner, KeyMap, LastBatches, Rules, Stopped
+from oncelog.log.cleaning import Cleaner, KeyMap, Rules, Seen, Stopped
 from oncelog.log.compaction_swap import decide_swap, finish_swap
 from oncelog.log.disk import Disk, File
 from oncelog.log.errors import LogStorageError
@@ -67,9 +68,9 @@ class CompactionJob:
         keys = KeyMap(self.rules.key_limit, self._stop)
         try:
             segments = [segment for group in self.groups for segment in group.segments]
-            self.end_offset = keys.fill(handles, segments, self.state.dirty_offset)
-            last_batches = LastBatches(self.rules.live_pids, handles, segments, self._stop)
-            cleaner = Cleaner(handles, self.folder, self.rules, keys, last_batches, self.interval_bytes, self._stop)
+            seen = Seen(self.rules.live_pids, handles, segments, self._stop)
+            self.end_offset = keys.fill(handles, segments, self.state.dirty_offset, seen)
+            cleaner = Cleaner(handles, self.folder, self.rules, keys, seen, self.interval_bytes, self._stop)
             for group in self.groups:
                 if group.base_offset < self.end_offset:
                     cleaner.clean(group.segments, group.base_offset, group.end_offset)
@@ -159,6 +160,8 @@ def finish(log: Parts, job: CompactionJob) -> Steps[None]:
             yield partial(_close_all, removed)
             yield partial(log.disk.sync_folder, log.folder)
     job.state.dirty_offset = job.end_offset
+    # Of a transaction that was aborted and ended before, no record is left.
+    log.aborted.forget_below(max((group.end_offset for group in job.groups if group.cleaned), default=0))
     if not log.health.closed:
         yield save
     logger.info(
@@ -225,10 +228,11 @@ def _discard(job: CompactionJob) -> None:
 
 def _cleanable(log: Parts, now: Now) -> list[Segment]:
     found = []
+    stable_offset = log.stable_offset
     for segment in log.segments.closed:
         least_ms = log.config.min_compaction_lag_ms
         too_young = least_ms > 0 and now.wall_ms - segment.max_timestamp_ms < least_ms
-        if segment.end_offset > log.extent.high_watermark or too_young:
+        if segment.end_offset > stable_offset or too_young:
             break
         found.append(segment)
     return found

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from oncelog.clock import Now
+from oncelog.log.aborted import AbortedTransactions
 from oncelog.log.disk import Disk
 from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.errors import NO_DESCRIPTORS, LogStorageError
@@ -29,12 +30,12 @@ class FlushPlan:
     folder: str
     snapshot: Snapshot
     log_path: str
-    index_path: str
+    beside: tuple[str, ...]  # its index, and what else is made of the log
     segment_bases: list[int]
     still_holds: Callable[[], bool]  # False once the log was cut back or closed
 
     def sync(self) -> None:
-        self.flusher.sync(self.log_path, self.index_path)
+        self.flusher.sync(self.log_path, *self.beside)
 
     def write_snapshot(self) -> None:
         self.flusher.move_point(self.snapshot, self.segment_bases)
@@ -56,6 +57,7 @@ class Flusher:
         health: Health,
         point_offset: int,
         flushed_offset: int,
+        aborted: AbortedTransactions,
     ) -> None:
         self._disk = disk
         self.folder = folder
@@ -65,6 +67,7 @@ class Flusher:
         self._epochs = epochs
         self._producers = producers
         self._health = health
+        self._aborted = aborted
         self.point_offset = point_offset  # where the newest recovery point stands; -1 where there is none
         self._moving = threading.Lock()
         self.beginning = -1  # the offset of the last snapshot that lets the log begin there
@@ -131,6 +134,8 @@ class Flusher:
                     segment.index.write()
                 except OSError as error:  # a full disk: a start makes anew what is missing
                     logger.warning("%s: %s", segment.index.path, error)
+        self._aborted.write()
+        aborted_path = (self._aborted.path,) if self._aborted else ()
         point = RecoveryPoint(
             self._extent.next_offset,
             active.base_offset,
@@ -147,9 +152,10 @@ class Flusher:
                 self._producers.encode(now),
                 self._segments.first_offset,
                 self._extent.high_watermark,
+                self._aborted.total,
             ),
             log_path=active.log_path,
-            index_path=active.index.path,
+            beside=(active.index.path, *aborted_path),
             segment_bases=self._segments.bases,
             still_holds=lambda: cuts == self._extent.cuts and not self._health.closed,
         )

@@ -17,7 +17,7 @@ what was looked into last stays in memory, so an old segment costs no more than 
 import struct
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 from oncelog.log.disk import write_all
@@ -125,6 +125,15 @@ class Index:
     def at_position(self, position: int) -> Entry:
         """The last entry at or before a position of the log."""
         return self._search(POSITION, position)
+
+    def from_position(self, position: int) -> Entry | None:
+        """The first entry at or behind a position of the log."""
+        at = bisect_left(self._tail[POSITION], position)
+        if at == 0 and self._stored:
+            number = self._number_of(POSITION, position - 1)
+            if number < self._stored:
+                return self._entry(number)
+        return self.entry(self._stored + at) if at < len(self._tail[POSITION]) else None
 
     def cut(self, position: int) -> None:
         """Forget the entries from `position` of the log on."""

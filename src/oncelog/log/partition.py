@@ -7,6 +7,7 @@ from typing import Self, TypeVar
 
 from oncelog.clock import Now
 from oncelog.log import beginning, compaction, lookup, retention, truncation
+from oncelog.log.aborted import Aborted
 from oncelog.log.appender import Appender
 from oncelog.log.checkpoint import Behind, Checkpointer
 from oncelog.log.config import Flush, LogConfig
@@ -47,6 +48,8 @@ class PartitionLog:
         self._appender = appender = Appender(parts, now)
         self.stage = appender.stage
         self.stage_rest = appender.stage_rest
+        self.stage_in_transaction = appender.stage_in_transaction
+        self.end_transaction = appender.end_transaction
         self.commit = appender.commit
         self.append = appender.append
         self.append_replicated = appender.append_replicated
@@ -167,6 +170,11 @@ class PartitionLog:
         return self.extent.high_watermark
 
     @property
+    def stable_offset(self) -> int:
+        """Up to where readers of committed records read: the last stable offset."""
+        return self._parts.stable_offset
+
+    @property
     def appended_bytes(self) -> int:
         """Since the start. Unlike the size it only grows."""
         return self.extent.appended_bytes
@@ -245,12 +253,20 @@ class PartitionLog:
         return b"" if found is None else found.read()
 
     def find(
-        self, offset: int, max_bytes: int, *, at_least_one: bool = True, limit_offset: int | None = None
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool = True,
+        limit_offset: int | None = None,
+        stable_only: bool = False,
     ) -> Slice | None:
         """What `read` would read, to be read or sent before anything else is done with this log. A follower, who has a
         limit of its own, also reads what is deleted and still there: with it the producers are complete."""
         extent, parts = self.extent, self._parts
         limit = extent.high_watermark if limit_offset is None else min(limit_offset, extent.next_offset)
+        if stable_only:
+            limit = parts.stable_offset
         if not self._health.readable:
             raise LogStorageError(self.offline or self.folder)
         # While segments are removed, the start follows once the disk has that.
@@ -266,24 +282,36 @@ class PartitionLog:
         except OSError as error:
             raise LogStorageError(f"{self.folder}: {error}") from error
 
+    def aborted_within(self, offset: int, found: Slice) -> list[Aborted]:
+        """The transactions of which records in what was found are not to be seen; in the order of their ends."""
+        if not self._parts.aborted:
+            return []
+        try:
+            return self._parts.aborted.between(offset, found.end_offset())
+        except OSError as error:
+            raise LogStorageError(f"{self.folder}: {error}") from error
+
     def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
         return at_once(self.finding_time(timestamp_ms))
 
     def max_timestamp(self) -> TimestampOffset | None:
         return at_once(self.finding_latest())
 
-    def finding_time(self, timestamp_ms: int) -> Steps[TimestampOffset | None]:
-        """The same in steps."""
-        return lookup.while_unchanged(
-            self.segments,
-            lambda: lookup.first_at_or_after(self.segments, timestamp_ms, self.log_start_offset, self.high_watermark),
-        )
+    def finding_time(self, timestamp_ms: int, limit_offset: int | None = None) -> Steps[TimestampOffset | None]:
+        """The same in steps, and of what stands before the limit, if there is one."""
 
-    def finding_latest(self) -> Steps[TimestampOffset | None]:
-        return lookup.while_unchanged(
-            self.segments,
-            lambda: lookup.latest_timestamp(self.segments, self.log_start_offset, self.high_watermark),
-        )
+        def look() -> Steps[TimestampOffset | None]:
+            limit = self.high_watermark if limit_offset is None else limit_offset
+            return lookup.first_at_or_after(self.segments, timestamp_ms, self.log_start_offset, limit)
+
+        return lookup.while_unchanged(self.segments, look)
+
+    def finding_latest(self, limit_offset: int | None = None) -> Steps[TimestampOffset | None]:
+        def look() -> Steps[TimestampOffset | None]:
+            limit = self.high_watermark if limit_offset is None else limit_offset
+            return lookup.latest_timestamp(self.segments, self.log_start_offset, limit)
+
+        return lookup.while_unchanged(self.segments, look)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the greatest epoch up to the one asked for; (-1, -1) for one yet to come."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from oncelog.clock import Now
+from oncelog.log.aborted import AbortedTransactions
 from oncelog.log.checkpoint import Behind, Checkpointer
 from oncelog.log.config import LogConfig
 from oncelog.log.disk import Disk
@@ -46,6 +47,8 @@ class Parts:
         self.extent = Extent(config, replicated=replicated)
         self.epochs = found.epochs
         self.unsynced = Unsynced(disk, folder)
+        self.aborted = found.aborted or AbortedTransactions(disk, folder, handles)
+        self.aborted.note_name = self.unsynced.note_name
         self.segments = Segments(
             disk, folder, handles, self.unsynced, found.segments, found.log_start_offset, has_gaps=replicated
         )
@@ -64,11 +67,20 @@ class Parts:
             self.health,
             found.point_offset,
             found.flushed_offset,
+            self.aborted,
         )
 
     def configure(self, config: LogConfig) -> None:
         self.config = config
         self.extent.configure(config)
+
+    @property
+    def stable_offset(self) -> int:
+        """Below it every transaction has ended."""
+        transactions, extent = self.producers.transactions, self.extent
+        if not transactions:
+            return extent.high_watermark
+        return transactions.stable_offset(extent.high_watermark, extent.log_start_offset)
 
     @property
     def is_behind(self) -> bool:

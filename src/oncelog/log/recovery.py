@@ -17,6 +17,7 @@ from crc32c import crc32c
 
 from oncelog.clock import Now
 from oncelog.log import snapshots
+from oncelog.log.aborted import Aborted, AbortedTransactions
 from oncelog.log.beginning_swap import finish_beginning
 from oncelog.log.compaction_swap import finish_swaps
 from oncelog.log.disk import Disk
@@ -37,7 +38,7 @@ from oncelog.log.names import (
     snapshot_path,
 )
 from oncelog.log.notes import Opened, read_opened, read_start, what_is_wrong_with_owner, write_start
-from oncelog.log.replay import replay_header
+from oncelog.log.replay import aborted_within, replay_whole
 from oncelog.log.search import whole_behind
 from oncelog.log.segment import Segment
 from oncelog.log.snapshots import RecoveryPoint, Snapshot
@@ -66,6 +67,7 @@ class Recovered:
     scanned_bytes: int = 0
     started_over: bool = False  # nothing is left, but the producers are known
     is_partly_removed: bool = False  # retention was cut short, and its snapshot alone says so
+    aborted: AbortedTransactions | None = None
     unflushed_segments: int = 0  # closed ones that lie behind the recovery point, wholly or in part
 
 
@@ -96,6 +98,7 @@ class Recovery:
         self._known = Known(0, -1, stayed_up)
         self._point: RecoveryPoint | None = None
         self._gaps_below = 0
+        self._aborted: list[Aborted] = []  # by what lies behind the recovery point
 
     def run(self) -> Recovered:
         self._tidy()
@@ -144,6 +147,7 @@ class Recovery:
         if point is not None:
             self._adopt_point(found, point)
         self._read_rest(found, bases[known:], point)
+        self._note_aborted(found, 0 if snapshot is None else snapshot.aborted)
         self._check_durable(found.segments[-1], "the log stops there")
         if found.segments[-1].end_offset < found.log_start_offset:
             self._start_over(found)
@@ -156,6 +160,15 @@ class Recovery:
             found.epochs.cut_start(found.log_start_offset)
         found.latest_epoch = max(found.latest_epoch, found.epochs.latest)
         return found
+
+    def _note_aborted(self, found: Recovered, known_total: int) -> None:
+        """What the recovery point does not know, too. Where the file is not as it knew it, it is made anew."""
+        up_to_offset = max(found.point_offset, 0)
+        aborted = found.aborted = AbortedTransactions(self._disk, self._folder, self._handles)
+        if aborted.load(up_to_offset) != known_total:
+            logger.warning("%s is missing or wrong: made anew from the log", aborted.path)
+            aborted.begin_with(aborted_within(found.segments, up_to_offset), known_total)
+        aborted.add(each for each in self._aborted if each.marker_offset >= up_to_offset)
 
     def _noted_beginning(self, first_base: int, stored_start: int) -> int:
         noted = noted_beginning(self._disk, self._folder, self._names, first_base, stored_start)
@@ -300,7 +313,9 @@ class Recovery:
         start, size_bytes = segment.size_bytes, self._disk.size(segment.log_path)
         if start == 0:
             segment.index.cut_to_entries(0)
-        scan = Scan(segment, found.epochs, self._producers, self._interval_bytes, self._now, self._gaps_below)
+        scan = Scan(
+            segment, found.epochs, self._producers, self._interval_bytes, self._now, self._gaps_below, self._aborted
+        )
         reason = scan.run(size_bytes, found.point_offset)
         found.scanned_bytes += segment.size_bytes - start
         if not reason and following is not None:
@@ -387,8 +402,10 @@ class Scan:
         interval_bytes: int,
         now: Now,
         gaps_below: int,
+        aborted: list[Aborted],
     ) -> None:
         self._gaps_below = gaps_below
+        self._aborted = aborted
         self._segment = segment
         self._epochs = epochs
         self._producers = producers
@@ -442,8 +459,11 @@ class Scan:
             if its_max_ms > max_timestamp_ms:
                 max_timestamp_ms = its_max_ms
             if pid > 0 and base >= replay_from:
-                if attributes & 0x20 or sequence < 0:
-                    replay_header(producers, BatchHeader._make(fields), now)
+                if attributes & 0x30 or sequence < 0:
+                    header = BatchHeader._make(fields)
+                    aborted = replay_whole(producers, header, view[at : at + size_bytes], now)
+                    if aborted is not None:
+                        self._aborted.append(aborted)
                 else:
                     accept(pid, generation, sequence, delta + 1, base, its_max_ms, now)
             expected = base + delta + 1

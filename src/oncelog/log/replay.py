@@ -1,25 +1,32 @@
 """What a stored batch meant for its producer. Replay and replication never refuse: the log has decided already."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from oncelog.clock import Now
+from oncelog.log.aborted import Aborted
+from oncelog.log.markers import marker_of
 from oncelog.log.segment import Segment
 from oncelog.log.steps import Pauses
-from oncelog.producers import ProducerMap
-from oncelog.records.header import CONTROL, BatchHeader
+from oncelog.producers import FIRST_KAFKA_PID, ProducerMap
+from oncelog.producers.markers import Marker
+from oncelog.records.header import CONTROL, TRANSACTIONAL, BatchHeader, Buffer
 
 BATCHES_IN_A_STEP = 500  # a millisecond or two
 
 
-def replay_header(producers: ProducerMap, header: BatchHeader, now: Now) -> None:
+def replay_batch(producers: ProducerMap, header: BatchHeader, read: Callable[[], Buffer], now: Now) -> Aborted | None:
+    """`read` reads the batch: of a control batch the header does not say all. The answer is what it aborted."""
     pid = header.producer_id
     if pid <= 0:
-        return
+        return None
     if header.attributes & CONTROL:
-        producers.fence(pid, header.producer_epoch, now)
-    elif header.base_sequence >= 0:
+        return _replay_control(producers, header, read, now)
+    is_transactional = header.attributes & TRANSACTIONAL
+    if header.base_sequence >= 0 or is_transactional:
+        accept = producers.accept_in_transaction if is_transactional else producers.accept
         # Compaction takes records out of a batch and leaves its last offset delta, so that tells the last sequence.
-        producers.accept(
+        accept(
             pid,
             header.producer_epoch,
             header.base_sequence,
@@ -28,6 +35,45 @@ def replay_header(producers: ProducerMap, header: BatchHeader, now: Now) -> None
             header.max_timestamp,
             now,
         )
+    return None
+
+
+def replay_whole(producers: ProducerMap, header: BatchHeader, batch: Buffer, now: Now) -> Aborted | None:
+    return replay_batch(producers, header, lambda: batch, now)
+
+
+def _replay_control(
+    producers: ProducerMap, header: BatchHeader, read: Callable[[], Buffer], now: Now
+) -> Aborted | None:
+    pid, epoch, offset = header.producer_id, header.producer_epoch, header.base_offset
+    if pid < FIRST_KAFKA_PID:
+        producers.fence(pid, epoch, now)
+        return None
+    marker = marker_of(read())
+    if marker is None:
+        return None
+    producers.end_transaction(pid, epoch, marker, offset, header.max_timestamp, now)
+    return aborted_by(pid, marker, offset)
+
+
+def aborted_by(pid: int, marker: Marker, marker_offset: int) -> Aborted | None:
+    """None for a transaction that was committed, and for one without a record here."""
+    if marker.is_commit or marker.first_offset < 0:
+        return None
+    return Aborted(pid, marker.first_offset, marker_offset)
+
+
+def aborted_within(segments: Iterable[Segment], to_offset: int) -> Iterator[Aborted]:
+    """What the markers before the offset say."""
+    for segment in segments:
+        for position, header in segment.walk():
+            if header.base_offset >= to_offset:
+                return
+            if header.attributes & CONTROL and header.producer_id >= FIRST_KAFKA_PID:
+                marker = marker_of(segment.batch(position, header.size_bytes))
+                found = None if marker is None else aborted_by(header.producer_id, marker, header.base_offset)
+                if found is not None:
+                    yield found
 
 
 def replaying(
@@ -41,10 +87,10 @@ def replaying(
         found = segment.find(from_offset)
         if found is None:
             continue
-        for _, header in segment.walk(found[0]):
+        for position, header in segment.walk(found[0]):
             if header.base_offset >= to_offset:
                 return
-            replay_header(producers, header, now)
+            replay_batch(producers, header, partial(segment.batch, position, header.size_bytes), now)
             count += 1
             if count % BATCHES_IN_A_STEP == 0:
                 yield

@@ -70,6 +70,7 @@ def _note_start(log: Parts, offset: int) -> None:
 def _start_at(log: Parts, offset: int) -> None:
     if offset > log.extent.log_start_offset:
         log.extent.start_at(offset)
+        log.aborted.forget_below(offset)
         if log.replicated:
             log.epochs.forget_below(log.segments.first_offset)
         else:
@@ -147,4 +148,5 @@ def _snapshot_behind(log: Parts, gone: list[Segment], now: Now) -> Steps[snapsho
     offset = gone[-1].end_offset
     epochs = log.epochs.copy()
     epochs.cut_end(offset)
-    return snapshots.Snapshot(snapshots.RecoveryPoint(offset, offset, 0, 0, -1), epochs, producers, offset)
+    point, total = snapshots.RecoveryPoint(offset, offset, 0, 0, -1), log.aborted.total_below(offset)
+    return snapshots.Snapshot(point, epochs, producers, offset, aborted=total)

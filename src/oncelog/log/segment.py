@@ -192,6 +192,14 @@ class Segment:
         entry = self.index.at_offset(offset)
         return entry.position if self._is_true(entry) else 0
 
+    def offset_from_position(self, position: int) -> int:
+        """Every record before the position is before this offset."""
+        try:
+            entry = self.index.from_position(position)
+            return entry.offset if entry is not None and self._is_true(entry) else self.end_offset
+        except Damaged:
+            return self.end_offset
+
     def _is_within(self, entry: Entry, offset: int) -> bool:
         if entry.offset < 0:
             return entry.position == 0  # the segment's beginning

@@ -23,6 +23,10 @@ class Slice:
     def __len__(self) -> int:
         return self._size_bytes
 
+    def end_offset(self) -> int:
+        """No record in it is at this offset or behind it. By the index, so it may be a little more than need be."""
+        return self._segment.offset_from_position(self._position + self._size_bytes)
+
     @property
     def is_sendable(self) -> bool:
         return self._segment.is_sendable

@@ -12,6 +12,7 @@
     2  the producer map, as it encodes itself
     5  i64: where the log might begin, because the segments below were removed or about to be
     6  i64: the high watermark, or one that was passed already
+    7  i64: how many transactions were aborted in all, where there were some
 
 A kind below 0x8000 that is not known is passed over. One from 0x8000 on changes what the others mean: then the snapshot
 is not used, and the log is read instead. Version 1 had no sections: the two followed one another.
@@ -38,7 +39,7 @@ _MAGIC = b"OLSN"
 _VERSION = 2
 _SECTION = struct.Struct(">HxxI")
 _OFFSET = struct.Struct(">q")
-_EPOCHS, _PRODUCERS, _BEGINNING, _HIGH_WATERMARK = 1, 2, 5, 6
+_EPOCHS, _PRODUCERS, _BEGINNING, _HIGH_WATERMARK, _ABORTED = 1, 2, 5, 6, 7
 _MUST_BE_KNOWN = 0x8000
 KEPT = 2  # besides the newest in each segment
 
@@ -57,15 +58,18 @@ class Snapshot(NamedTuple):
     producers: bytes
     beginning: int = -1  # where the log might begin; -1 in those of earlier versions, which do not say
     high_watermark: int = 0  # 0 in those of earlier versions
+    aborted: int = 0  # transactions
 
 
 def encode(snapshot: Snapshot) -> bytes:
-    sections = (
+    sections = [
         (_EPOCHS, snapshot.epochs.encode()),
         (_PRODUCERS, snapshot.producers),
         (_BEGINNING, _OFFSET.pack(snapshot.beginning)),
         (_HIGH_WATERMARK, _OFFSET.pack(snapshot.high_watermark)),
-    )
+    ]
+    if snapshot.aborted:
+        sections.append((_ABORTED, _OFFSET.pack(snapshot.aborted)))
     parts = (part for kind, held in sections for part in (_SECTION.pack(kind, len(held)), held))
     body = b"".join((_POINT.pack(*snapshot.point), *parts))
     return _HEAD.pack(_MAGIC, _VERSION, crc32c(body)) + body
@@ -103,7 +107,9 @@ def decode(data: bytes) -> Snapshot | None:
         return None
     (beginning,) = _OFFSET.unpack(held[_BEGINNING]) if _BEGINNING in held else (-1,)
     (high_watermark,) = _OFFSET.unpack(held[_HIGH_WATERMARK]) if _HIGH_WATERMARK in held else (0,)
-    return Snapshot(point, LeaderEpochs.decode(held[_EPOCHS]), held[_PRODUCERS], beginning, high_watermark)
+    (aborted,) = _OFFSET.unpack(held[_ABORTED]) if _ABORTED in held else (0,)
+    epochs = LeaderEpochs.decode(held[_EPOCHS])
+    return Snapshot(point, epochs, held[_PRODUCERS], beginning, high_watermark, aborted)
 
 
 def _sections(body: bytes) -> dict[int, bytes] | None:

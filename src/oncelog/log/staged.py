@@ -45,6 +45,16 @@ class Fenced(NamedTuple):
     epoch: int = 0  # in which it was
 
 
+class Marked(NamedTuple):
+    decision: Decision
+    end_offset: int  # the answer is true once the high watermark has reached this,
+    epoch: int  # in this epoch of a leader
+
+    @property
+    def end(self) -> End:
+        return End(self.end_offset, self.epoch)
+
+
 def fence_batch(pid: int, generation: int, timestamp_ms: int) -> bytearray:
     return build_batch(
         [(fence_key(), fence_value(pid, generation), (), timestamp_ms)],

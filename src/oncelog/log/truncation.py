@@ -37,6 +37,7 @@ def truncate(log: Parts, offset: int, now: Now) -> bool:
     log.disk.sync_folder(log.folder)
     log.segments.keep_first(number + 1)
     log.epochs.cut_end(new_end)
+    log.aborted.cut_end(new_end)
     if not log.replicated:  # what is appended next is of the epoch that goes on
         log.epochs.begin(log.epochs.current, new_end)
     if starts_over:

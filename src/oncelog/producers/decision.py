@@ -12,6 +12,8 @@ class Decision(IntEnum):
     FENCED = 5  # an older generation
     FULL = 6  # no room for a new Kafka pid without evicting an active one; retriable
     DUPLICATE_FORGOTTEN = 7  # a Kafka pid's batch, surely in the log, older than the batches remembered
+    IN_TRANSACTION = 8  # a batch outside of the transaction that its producer has open here
+    COORDINATOR_FENCED = 9  # a marker by a coordinator that was followed by another one
 
 
 Judgement = tuple[Decision, int]

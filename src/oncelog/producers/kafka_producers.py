@@ -1,7 +1,7 @@
 """The producers of one partition whose pids came from InitProducerId: Kafka's rules over bounded columns.
 
 Kafka forgets a producer by the time since its last batch, so these leave in the order of their last batches: an ordered
-dictionary, the longest idle first, leads from pid to row.
+dictionary, the longest idle first, leads from pid to row. Who has a transaction open is not idle.
 """
 
 from array import array
@@ -14,7 +14,8 @@ from oncelog.producers.ceilings import KafkaCeiling
 from oncelog.producers.decision import APPEND, Decision, Judgement
 from oncelog.producers.entries import EXPIRED_AT_A_TIME, Entries
 from oncelog.producers.kafka_rules import KnownProducer, Question
-from oncelog.producers.sequences import SEQUENCE_MASK
+from oncelog.producers.sequences import NO_SEQUENCE, SEQUENCE_MASK
+from oncelog.producers.transactions import Transactions
 
 OVERFLOW = 2  # replay may hold so many times the capacity
 # A client sends a batch again until delivery.timeout.ms, two minutes by default, then gives it up. So a client
@@ -29,21 +30,48 @@ class KafkaProducers:
         self._expiration_ms = expiration_ms
         self._grace_ms = min(GRACE_MS, expiration_ms)
         self._capacity = capacity
+        self.transactions = Transactions()
         self.clear()
 
     def clear(self) -> None:
         self.entries = Entries(self._capacity)
         self._rows: OrderedDict[int, int] = OrderedDict()
+        self.transactions.clear()
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def judge(self, pid: int, epoch: int, first_sequence: int, record_count: int, now: Now) -> Judgement:
+        """Of a batch outside of any transaction."""
         if self.next_row(pid, epoch, first_sequence) >= 0:
             return APPEND
+        judgement = self.judge_in_transaction(pid, epoch, first_sequence, record_count, now)
+        if judgement[0] is Decision.APPEND and pid in self.transactions.open:
+            return Decision.IN_TRANSACTION, 0
+        return judgement
+
+    def judge_in_transaction(self, pid: int, epoch: int, first_sequence: int, record_count: int, now: Now) -> Judgement:
         known = self.known(pid)
         judgement = kafka_rules.decide(Question(known, epoch, first_sequence, record_count))
         return (Decision.FULL, 0) if known is None and self.is_full(now) else judgement
+
+    def judge_unsequenced(self, pid: int, epoch: int, now: Now) -> Decision:
+        """Of a transactional batch that a coordinator writes for a producer: it has no sequences."""
+        row = self.row(pid)
+        if row < 0:
+            return Decision.FULL if self.is_full(now) else Decision.APPEND
+        return Decision.FENCED if epoch < self.entries.generation[row] else Decision.APPEND
+
+    def judge_marker(self, pid: int, epoch: int, coordinator_epoch: int, *, is_newer: bool) -> Decision:
+        """`is_newer`: the coordinator raises the epoch with each end (KIP-890), so an equal one is a marker that is
+        there already, which is written again, or one that comes late."""
+        row = self.row(pid)
+        known_epoch = -1 if row < 0 else self.entries.generation[row]
+        is_open = pid in self.transactions.open
+        if epoch < known_epoch or (is_newer and epoch == known_epoch and is_open):
+            return Decision.FENCED
+        is_old = coordinator_epoch < self.transactions.coordinator_epoch(pid)
+        return Decision.COORDINATOR_FENCED if is_old else Decision.APPEND
 
     def next_row(self, pid: int, epoch: int, first_sequence: int) -> int:
         """The producer's row if this is the usual case, which the table need not be walked for; else -1.
@@ -56,6 +84,7 @@ class KafkaProducers:
             row >= 0
             and first_sequence == (entries.last_sequence[row] + 1) & SEQUENCE_MASK
             and epoch == entries.generation[row]
+            and not (self.transactions.open and pid in self.transactions.open)
         ):
             return row
         return -1
@@ -74,6 +103,20 @@ class KafkaProducers:
         timestamp_ms: int,
         now: Now,
     ) -> None:
+        row = self._row_of(pid, epoch, now)
+        self.entries.remember(row, first_sequence, record_count, base_offset, timestamp_ms)
+
+    def accept_unsequenced(self, pid: int, epoch: int, timestamp_ms: int, now: Now) -> None:
+        """A coordinator's batch or marker: what comes next in a new epoch is its sequence 0."""
+        row, entries = self.row(pid), self.entries
+        is_same = row >= 0 and entries.generation[row] == epoch
+        row = self._row_of(pid, epoch, now)
+        if not is_same:
+            entries.last_sequence[row] = NO_SEQUENCE
+        entries.timestamp_ms[row] = timestamp_ms
+
+    def _row_of(self, pid: int, epoch: int, now: Now) -> int:
+        """Who writes now, in that epoch."""
         row = self._rows.get(pid, -1)
         entries = self.entries
         if row < 0:
@@ -84,7 +127,7 @@ class KafkaProducers:
                 entries.generation[row] = epoch
                 entries.forget_batches(row)
         entries.seen_ms[row] = now.monotonic_ms
-        entries.remember(row, first_sequence, record_count, base_offset, timestamp_ms)
+        return row
 
     def known(self, pid: int) -> KnownProducer | None:
         row = self.row(pid)
@@ -120,7 +163,9 @@ class KafkaProducers:
         """No room, here or over all partitions, and nobody who may give way."""
         if len(self._rows) < self._capacity:
             return self._ceiling.refuses(len(self._rows), now)
-        return self.entries.seen_ms[self._longest_idle()] > now.monotonic_ms - self._grace_ms
+        since_ms = now.monotonic_ms - self._grace_ms
+        self._spare_the_busy(since_ms)
+        return self.entries.seen_ms[self._longest_idle()] > since_ms
 
     def insert(self, pid: int, epoch: int, seen_ms: int) -> int:
         """A new entry. One within its grace makes room only at a bound that no leader fills (see docs/producers.md)."""
@@ -141,14 +186,27 @@ class KafkaProducers:
         """Drops those idle since then or longer, the longest idle first, until so many are left."""
         before, seen_ms = len(self._rows), self.entries.seen_ms
         while len(self._rows) > down_to and seen_ms[self._longest_idle()] <= since_ms:
+            if self.transactions.open:
+                self._spare_the_busy(since_ms)
+                if seen_ms[self._longest_idle()] > since_ms:
+                    break
             self._drop_longest_idle()
         return before - len(self._rows)
+
+    def _spare_the_busy(self, since_ms: int) -> None:
+        """Of the longest idle those that have a transaction open, until one comes that has none."""
+        opened, seen_ms = self.transactions.open, self.entries.seen_ms
+        while opened and (pid := next(iter(self._rows))) in opened and seen_ms[self._rows[pid]] <= since_ms:
+            seen_ms[self._rows[pid]] = since_ms + 1
+            self._rows.move_to_end(pid)
 
     def _longest_idle(self) -> int:
         return next(iter(self._rows.values()))
 
     def _drop_longest_idle(self) -> None:
-        self.entries.give_back(self._rows.popitem(last=False)[1])
+        pid, row = self._rows.popitem(last=False)
+        self.transactions.forget_producer(pid)
+        self.entries.give_back(row)
 
     def _known(self, row: int) -> KnownProducer:
         entries = self.entries

@@ -16,8 +16,10 @@ from oncelog.producers.decision import APPEND, Decision, Judgement
 from oncelog.producers.grants import AnyGrant, Grants
 from oncelog.producers.kafka_producers import KafkaProducers
 from oncelog.producers.leased_producers import LeasedProducers
+from oncelog.producers.markers import NO_COORDINATOR, NO_TRANSACTION, Marker
 from oncelog.producers.run import Run
 from oncelog.producers.sequences import SEQUENCE_MASK
+from oncelog.producers.transactions import Transactions
 
 FIRST_KAFKA_PID = 1 << 32
 DAY_MS = 86_400_000
@@ -39,6 +41,8 @@ class LiveProducer(NamedTuple):
     timestamp_ms: int  # of its last batch, -1 where there was none
     last_offset: int  # of its last record, -1 where that is not known
     lease_left_ms: int  # 0 when the lease is over, -1 where the pid is not leased
+    coordinator_epoch: int = NO_COORDINATOR  # of who ended its last transaction
+    first_open_offset: int = NO_TRANSACTION  # of its open transaction
 
 
 class ProducerMap:
@@ -51,6 +55,7 @@ class ProducerMap:
         "full",
         "out_of_order",
         "run",
+        "transactions",
         "trimmed",
         "unknown",
     )
@@ -63,6 +68,7 @@ class ProducerMap:
         self._bounds = grants, limits
         self._leased = LeasedProducers(grants, lifetime_ms, limits.lease_entries, ceilings.leases)
         self._kafka = KafkaProducers(limits.kafka_expiration_ms, limits.kafka_entries, ceilings.kafka)
+        self.transactions: Transactions = self._kafka.transactions
         self.run = Run(self._kafka)
         # Answers since the start, for /metrics.
         self.duplicates = 0
@@ -150,6 +156,60 @@ class ProducerMap:
         """Called after some batches, so that what `accept_next` puts off stays little. Nobody sees a difference."""
         if len(self.run.batches) >= MOST_UNSETTLED:
             self.run.settle()
+
+    # In transactions, where all pids are Kafka's
+
+    def judge_in_transaction(self, pid: int, epoch: int, first_sequence: int, record_count: int, now: Now) -> Judgement:
+        """The same of a batch that belongs to a transaction."""
+        self.run.settle()
+        judgement = self._kafka.judge_in_transaction(pid, epoch, first_sequence, record_count, now)
+        if judgement[0] is not Decision.APPEND:
+            self._count(judgement[0])
+        return judgement
+
+    def judge_unsequenced(self, pid: int, epoch: int, now: Now) -> Decision:
+        """Of a batch that a coordinator writes for a transaction: it has no sequences."""
+        self.run.settle()
+        return self._kafka.judge_unsequenced(pid, epoch, now)
+
+    def may_write_in_transaction(self, pid: int, epoch: int) -> bool:
+        """Whether its coordinator is known to know of it: its transaction is open here, or that was asked."""
+        transactions = self.transactions
+        if pid in transactions.open:
+            known = self.highwater(pid)
+            return known is not None and known[0] == epoch
+        return transactions.verified.get(pid) == epoch
+
+    def judge_marker(self, pid: int, epoch: int, coordinator_epoch: int, *, is_newer: bool) -> Decision:
+        """APPEND, FENCED or COORDINATOR_FENCED."""
+        self.run.settle()
+        return self._kafka.judge_marker(pid, epoch, coordinator_epoch, is_newer=is_newer)
+
+    def accept_in_transaction(
+        self,
+        pid: int,
+        epoch: int,
+        first_sequence: int,
+        record_count: int,
+        base_offset: int,
+        timestamp_ms: int,
+        now: Now,
+    ) -> None:
+        """The same as `accept`, and the transaction is open from here on, if it was not before."""
+        if first_sequence < 0:
+            self.run.end()
+            self._kafka.accept_unsequenced(pid, epoch, timestamp_ms, now)
+        else:
+            self.accept(pid, epoch, first_sequence, record_count, base_offset, timestamp_ms, now)
+        self.transactions.began(pid, base_offset)
+
+    def end_transaction(
+        self, pid: int, epoch: int, marker: Marker, marker_offset: int, timestamp_ms: int, now: Now
+    ) -> None:
+        """A marker was appended there, or is read again from the log."""
+        self.run.end()
+        self._kafka.accept_unsequenced(pid, epoch, timestamp_ms, now)
+        self.transactions.ended(pid, marker.coordinator_epoch, marker_offset)
 
     def judge_fence(self, pid: int, generation: int, now: Now) -> Decision:
         """Whether a control batch may raise the pid's generation: APPEND, FENCED or UNKNOWN_PRODUCER."""
@@ -245,7 +305,8 @@ class ProducerMap:
         """`blind`: who wrote here before now is not known, but for those who are in it."""
         self.run.settle()
         blind_ms = now.monotonic_ms if blind else self._leased.blind_ms
-        return snapshot.encode(self._leased, self._kafka, self._leased.floor, blind_ms, now)
+        kept = self.transactions.kept()
+        return snapshot.encode(self._leased, self._kafka, self._leased.floor, blind_ms, now, kept)
 
     def decode(self, data: bytes, now: Now) -> None:
         """Put the snapshot's producers in the place of all that is here; `CorruptSnapshot` leaves all as it was."""
@@ -253,6 +314,7 @@ class ProducerMap:
         self.run.drop()
         snapshot.restore(tables.leased, self._leased, tables.taken_ms, now)
         snapshot.restore(tables.kafka, self._kafka, tables.taken_ms, now)
+        self.transactions.put_back(tables.transactions)
         aged_ms = now.monotonic_ms - tables.taken_ms
         self._leased.floor = tables.floor._replace(raised_ms=tables.floor.raised_ms + aged_ms)
         self._leased.blind_ms = None if tables.blind_ms is None else tables.blind_ms + aged_ms
@@ -275,13 +337,13 @@ class ProducerMap:
                 self.fenced += 1
             case Decision.FULL:
                 self.full += 1
-            case Decision.APPEND:
+            case Decision.APPEND | Decision.IN_TRANSACTION | Decision.COORDINATOR_FENCED:
                 pass
 
 
 def _live(kind: LeasedProducers | KafkaProducers, pid: int, row: int, now: Now) -> LiveProducer:
     entries = kind.entries
-    return LiveProducer(
+    live = LiveProducer(
         pid,
         entries.generation[row],
         entries.last_sequence[row],
@@ -289,3 +351,8 @@ def _live(kind: LeasedProducers | KafkaProducers, pid: int, row: int, now: Now) 
         entries.last_offset(row),
         kind.lease_left_ms(row, now),
     )
+    if isinstance(kind, KafkaProducers) and kind.transactions:
+        known = kind.transactions
+        first_offset = known.open.get(pid, NO_TRANSACTION)
+        return live._replace(coordinator_epoch=known.coordinator_epoch(pid), first_open_offset=first_offset)
+    return live

@@ -17,6 +17,7 @@ from oncelog.records.header import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    TRANSACTIONAL,
     restamp_crc,
 )
 from oncelog.records.varint import SMALL, zigzag
@@ -36,6 +37,7 @@ def build_batch(
     base_sequence: int = NO_SEQUENCE,
     timestamp_ms: int = NO_TIMESTAMP,
     is_control: bool = False,
+    is_transactional: bool = False,
     leader_epoch: int = -1,
 ) -> bytearray:
     """One batch of `(key, value, headers, timestamp_ms)` records; those without a time of their own get that given."""
@@ -44,7 +46,7 @@ def build_batch(
     count = len(records)
     if count > MAX_RECORDS:
         raise ValueError(f"{count} records in one batch where {MAX_RECORDS} are allowed")
-    attributes = codec | CONTROL if is_control else codec
+    attributes = codec | (CONTROL if is_control else 0) | (TRANSACTIONAL if is_transactional else 0)
     stored = compress(codec, body, level)
     batch = bytearray(HEADER_BYTES)
     batch += stored

@@ -152,8 +152,12 @@ def headers(buffer: Buffer, at: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         at += size_bytes
 
 
-def check_produced(buffer: Buffer) -> BatchHeader:
-    """The header of what one partition of a Produce request holds, or BadBatch.
+_NOT_IN_TRANSACTIONS = LOG_APPEND_TIME | CONTROL
+_NOT_BY_CLIENTS = _NOT_IN_TRANSACTIONS | TRANSACTIONAL
+
+
+def check_produced(buffer: Buffer, refused: int = _NOT_BY_CLIENTS) -> BatchHeader:
+    """The header of what one partition of a Produce request holds, or BadBatch. `refused` are attributes.
 
     Everything is checked that a broker can tell without looking at the records: they are never decoded on the way
     through. One pass decides; only a refusal takes the time to find its reason.
@@ -171,7 +175,7 @@ def check_produced(buffer: Buffer) -> BatchHeader:
         raise BadBatch(BadBatchKind.CORRUPT, f"the CRC of the batch is not {crc:#010x} as its header says")
     codec = attributes & CODEC_MASK
     if (
-        attributes & _NOT_BY_CLIENTS
+        attributes & refused
         or codec > LAST_CODEC
         or last_delta + 1 != count
         or not 0 < count <= MAX_RECORDS
@@ -180,11 +184,16 @@ def check_produced(buffer: Buffer) -> BatchHeader:
         or producer_id < NO_PRODUCER_ID
         or base_offset
     ):
-        _refuse_header(header)
+        _refuse_header(header, refused)
     return header
 
 
-_NOT_BY_CLIENTS = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
+def check_in_transaction(buffer: Buffer) -> BatchHeader:
+    """The same of a request that names a transaction: its batches may belong to it."""
+    header = check_produced(buffer, _NOT_IN_TRANSACTIONS)
+    if header.attributes & TRANSACTIONAL and header.producer_id < 0:
+        raise BadBatch(BadBatchKind.INVALID, "a transaction belongs to a producer, and the batch names none")
+    return header
 
 
 def _refuse_framing(buffer: Buffer) -> NoReturn:
@@ -206,12 +215,12 @@ def _refuse_framing(buffer: Buffer) -> NoReturn:
     raise BadBatch(BadBatchKind.INVALID, f"{size_bytes - whole_bytes} bytes follow the one batch that is allowed")
 
 
-def _refuse_header(header: BatchHeader) -> NoReturn:
+def _refuse_header(header: BatchHeader, refused: int) -> NoReturn:
     count = header.record_count
     if header.is_control:
         raise BadBatch(BadBatchKind.INVALID, "clients may not write control batches")
-    if header.is_transactional:
-        raise BadBatch(BadBatchKind.TRANSACTIONAL, "transactions are not supported")
+    if header.attributes & refused & TRANSACTIONAL:
+        raise BadBatch(BadBatchKind.TRANSACTIONAL, "the request names no transactional id")
     if header.codec > LAST_CODEC:
         raise BadBatch(BadBatchKind.UNKNOWN_CODEC, f"there is no codec {header.codec}")
     if header.base_offset != 0:

@@ -59,6 +59,11 @@ def retain(buffer: Buffer, keep: Sequence[bool], at: int = 0, *, limit_bytes: in
     return _put_together(header, kept)
 
 
+def emptied(buffer: Buffer, at: int = 0) -> bytearray:
+    """`retain` of no record at all, whatever the body holds."""
+    return _put_together(batch_header(buffer, at, check_crc=False), [])
+
+
 def _take_apart(buffer: Buffer, at: int, limit_bytes: int | None) -> tuple[BatchHeader, list[Piece]]:
     header = batch_header(buffer, at)
     body = bytes(body_of(buffer, at, header, limit_bytes))

@@ -20,11 +20,14 @@ from oncelog.server.memory import Memory
 from oncelog.server.metrics import Metrics
 from oncelog.server.pids import kafka_pids, leased_pids
 from oncelog.server.polls import Looks
-from oncelog.server.ports import Cluster
+from oncelog.server.ports import Cluster, NoPeers, Peers
 from oncelog.server.quotas import Quotas
 from oncelog.server.settings import Settings
 from oncelog.server.tls import tls_of
 from oncelog.server.topics import Partition, Topics
+from oncelog.server.transactions.coordinator import TransactionCoordinator
+from oncelog.server.transactions.markers import Markers
+from oncelog.server.transactions.verifying import Verifying
 from oncelog.server.turns import Turns
 
 
@@ -84,6 +87,22 @@ class Broker:
             in_turns=self.turns.go_through,
             run=self.turns.run,
             broker_count=lambda: len(cluster.members),
+        )
+        self.peers: Peers = NoPeers()
+        self.markers = Markers(self.topics, self.groups, lambda: self.peers, self.clock, self.flusher.request)
+        self.transactions = TransactionCoordinator(
+            settings,
+            self.topics,
+            self.clock,
+            self.markers,
+            take_pid=self.kafka_pids.take,
+            request_flush=self.flusher.request,
+            in_turns=self.turns.go_through,
+            run=self.turns.run,
+            broker_count=lambda: len(cluster.members),
+        )
+        self.verifying = Verifying(
+            self.transactions, lambda: self.peers, is_off=not settings.transaction_partition_verification_enable
         )
         self.housekeeping = Housekeeping(settings, self.topics, self.clock, disk, self.metrics, self.turns)
         self.memory = Memory(settings.queued_max_request_bytes)

@@ -23,11 +23,13 @@ from oncelog.server.call import Call, Encoded
 from oncelog.server.connections import Connections
 from oncelog.server.eagerly import Pending
 from oncelog.server.endpoints import Endpoint
-from oncelog.server.handling import NoAnswer, handled, read_aside, refused, too_new
+from oncelog.server.handling import NoAnswer, drop_answer, handled, read_aside, refused, too_new
 from oncelog.server.outgoing import Outgoing
 from oncelog.server.principal import principal_of
-from oncelog.server.produce import InTurns, Producing, TurnsFirst
+from oncelog.server.produce import Producing
 from oncelog.server.produce_pattern import Pattern
+from oncelog.server.produce_transactions import Verification, VerifyFirst
+from oncelog.server.produce_turns import InTurns, TurnsFirst
 from oncelog.server.reading import read_by_kio, read_fast
 from oncelog.server.receiver import LARGE_FRAME_BYTES, Receiver
 from oncelog.server.throttle import Throttle, slow_down, throttle_of
@@ -69,7 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver = Receiver(connections, self)
         # Each call costs a small request a hundredth of its time, so asyncio calls the receiver itself.
         vars(self).update(get_buffer=self._receiver.get_buffer, buffer_updated=self._receiver.buffer_updated)
-        self._go_on = self._receiver.go_on
+        self._go_on, self.stalled_since_ms = self._receiver.go_on, self._receiver.stalled_since_ms
         self._endpoint = endpoint
         self._apis = connections.apis
         self._producing: Producing = connections.producing
@@ -82,6 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         self.active_ms = 0  # when a whole request last arrived or was answered
         self._pattern: Pattern | None = None  # of its last Produce request
         self._waiting: asyncio.Future[Any] | None = None
+        self._verification: Verification | None = None  # of the next request
         self._look: Look | InTurns | None = None  # what was found in the next request, or done, before it is served
         self._commits = Unanswered(self._outgoing, self._look_at_commits)
         self._is_write_paused = False
@@ -143,9 +146,6 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def unread_since_ms(self) -> int | None:
         return self._outgoing.unread_since_ms
-
-    def stalled_since_ms(self, now_ms: int) -> int | None:
-        return self._receiver.stalled_since_ms(now_ms)
 
     @property
     def is_reading(self) -> bool:
@@ -254,11 +254,12 @@ class Connection(asyncio.BufferedProtocol):
                 )  # named one by one: a star would take as long as the call
             ):
                 self._stage_unlike(buffer, at, end, version, correlation_id, now, verdicts, done)
-        except (LookFirst, TurnsFirst) as first:
+        except (LookFirst, TurnsFirst, VerifyFirst) as first:
             self._begin_look(first.look, buffer)
             return False
         if throttle is not None:
             throttle.produced(buffer, at, end, now)
+        self._verification = None
         if self._producing.is_turn_over and not self._is_after_turn:
             self._end_turn()
         return True
@@ -280,13 +281,15 @@ class Connection(asyncio.BufferedProtocol):
         body = skip_client_id(buffer, at, end)
         if version >= PRODUCE_FLEXIBLE:
             body = skip_tagged_fields(buffer, body, end)
-        self._pattern = self._producing.add(buffer, at, body, end, version, correlation_id, now, verdicts, done)
+        self._pattern = self._producing.add(
+            buffer, at, body, end, version, correlation_id, now, verdicts, done, self._verification
+        )
 
-    def _begin_look(self, look: Look | InTurns, buffer: bytearray) -> None:
+    def _begin_look(self, look: Look | InTurns | Verification, buffer: bytearray) -> None:
         """Stand still until that is done with the next request; then it is served from the same bytes."""
         if buffer is self._connections.receive_buffer:
             look.keep()
-        work: Any = look.run() if isinstance(look, InTurns) else self._broker.aside.run(look.run)
+        work: Any = self._broker.aside.run(look.run) if isinstance(look, Look) else look.run()
         waiting = asyncio.ensure_future(work if self._throttle is None else self._throttle.timed(work))
         self._waiting = waiting
 
@@ -294,13 +297,14 @@ class Connection(asyncio.BufferedProtocol):
             if self._waiting is not waiting:
                 return
             self._waiting = None
-            error = None if future.cancelled() else future.exception()
-            if isinstance(error, Exception):
-                self._connections.log_unexpected(self.client_host, "a look into a request", error)
-            if future.cancelled() or error is not None:
+            if future.cancelled() or future.exception() is not None:
+                self._connections.log_failed(self.client_host, "a look into a request", future)
                 self.close()
                 return
-            self._look = look
+            if isinstance(look, Verification):
+                self._verification = look
+            else:
+                self._look = look
             self._go_on()
 
         waiting.add_done_callback(finished)
@@ -412,7 +416,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _finished(self, api: Api, call: Call, then: Then | None, future: asyncio.Future[Any]) -> None:
         if self._waiting is not future:
-            self._drop_answer(future)
+            drop_answer(self._broker, future)
             return
         if then is not None and self._turns.is_over():
             self._turns.wait(partial(self._finished, api, call, then, future))  # many may have been read together
@@ -436,12 +440,6 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
         self._outgoing.send()
         self._go_on()
-
-    def _drop_answer(self, future: asyncio.Future[Any]) -> None:
-        """Of a connection that is gone."""
-        answer = None if future.cancelled() or future.exception() else future.result()
-        if type(answer) is Encoded:
-            self._broker.memory.unsent.give_back(answer.held_bytes)
 
     def _answer(self, answer: Any, call: Call) -> None:
         if answer is None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from oncelog.clock import Clock
 from oncelog.server.api import apis
@@ -217,6 +217,12 @@ class Connections:
     def log_refused(self, client_host: str, reason: str) -> None:
         self.broker.metrics.connections_refused += 1
         self.lines.log(logging.WARNING, "closed the connection of %s: %s", client_host, reason)
+
+    def log_failed(self, client_host: str, what: str, future: "asyncio.Future[Any]") -> None:
+        """Nothing, where it was only given up."""
+        error = None if future.cancelled() else future.exception()
+        if isinstance(error, Exception):
+            self.log_unexpected(client_host, what, error)
 
     def log_unexpected(self, client_host: str, what: str, error: BaseException) -> None:
         self._accidents.log(logging.ERROR, "%s of %s failed unexpectedly", what, client_host, error=error)

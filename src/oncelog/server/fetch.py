@@ -20,7 +20,7 @@ from oncelog.server.partitions import partition_of, topic_of
 from oncelog.server.straight import STRAIGHT_BYTES
 from oncelog.server.topics import Partition, Topic
 from oncelog.wire.fetch_request import FetchPartition, FetchRequest
-from oncelog.wire.hot import FETCH_TOPIC_IDS, Fetched, encode_fetched
+from oncelog.wire.hot import FETCH_TOPIC_IDS, NO_TAGS, Fetched, encode_fetched
 
 READ_COMMITTED = 1
 NO_TOPIC_ID = bytes(16)
@@ -44,7 +44,8 @@ class Asked:
         self.index, leader_epoch, self.offset, self.max_bytes = wanted
         self.error_code = refusal
         self.partition: Partition | None = None
-        self.seen_bytes = UNKNOWN  # appended up to the last look; not known where some of it waited for the disk
+        # Appended up to the last look; not known where some of it waited for the disk, or for the end of a transaction.
+        self.seen_bytes = UNKNOWN
         if topic is not None:
             try:
                 self.partition = partition_of(topic, self.index, leader_epoch)
@@ -56,7 +57,9 @@ class Asked:
         log = None if self.partition is None else self.partition.log
         return log is not None and self.offset < min(log.segments.active.base_offset, log.high_watermark)
 
-    def read(self, max_bytes: int, *, at_least_one: bool, in_slices: bool) -> Fetched[bytes | Slice]:
+    def read(
+        self, max_bytes: int, *, at_least_one: bool, in_slices: bool, committed_only: bool = False
+    ) -> Fetched[bytes | Slice]:
         """`in_slices`: what is large is only found, to be sent in this turn of the loop."""
         partition = self.partition
         if partition is None or partition.is_deleted:
@@ -64,15 +67,19 @@ class Asked:
         if not partition.leads:
             return Fetched(self.index, ErrorCode.not_leader_or_follower, -1, -1, b"")
         log = partition.log
-        watermark, next_offset = log.high_watermark, log.next_offset
-        self.seen_bytes = log.appended_bytes if watermark == next_offset else UNKNOWN
+        watermark, next_offset, stable_offset = log.high_watermark, log.next_offset, log.stable_offset
+        end_offset = stable_offset if committed_only else watermark
+        self.seen_bytes = log.appended_bytes if end_offset == next_offset else UNKNOWN
         limit = min(max_bytes, self.max_bytes)
+        aborted: list[tuple[int, int]] = []
         try:
             # Behind the high watermark is what waits for the disk: there, but not to be seen yet.
-            if watermark <= self.offset <= next_offset or (limit <= 0 and not at_least_one):
-                return Fetched(self.index, 0, watermark, log.log_start_offset, b"")
-            found = log.find(self.offset, limit, at_least_one=at_least_one)
+            if end_offset <= self.offset <= next_offset or (limit <= 0 and not at_least_one):
+                return Fetched(self.index, 0, watermark, log.log_start_offset, b"", stable_offset=stable_offset)
+            found = log.find(self.offset, limit, at_least_one=at_least_one, stable_only=committed_only)
             records: bytes | Slice
+            if found is not None and committed_only:
+                aborted = [(each.pid, each.first_offset) for each in log.aborted_within(self.offset, found)]
             if found is None:
                 records = b""
             elif in_slices and len(found) >= STRAIGHT_BYTES and found.is_sendable:
@@ -81,7 +88,8 @@ class Asked:
                 records = found.read()
         except LogError as error:
             return Fetched(self.index, code_of(error, log), -1, -1, b"")
-        return Fetched(self.index, 0, log.high_watermark, log.log_start_offset, records)
+        start = log.log_start_offset
+        return Fetched(self.index, 0, watermark, start, records, NO_TAGS, stable_offset, aborted)
 
 
 def code_of(error: LogError, log: PartitionLog) -> ErrorCode:
@@ -208,7 +216,7 @@ class Fetch:
         for number, (each, partition) in enumerate(self._places(), 1):
             log = partition.log
             appended_bytes = log.appended_bytes
-            if log.high_watermark < log.next_offset:
+            if self._end_of(log) < log.next_offset:
                 each.seen_bytes, wanted_bytes = UNKNOWN, appended_bytes
             else:
                 wanted_bytes = 0 if each.seen_bytes == UNKNOWN else each.seen_bytes + part_bytes
@@ -219,6 +227,10 @@ class Fetch:
             partition.polls.add(woken, wanted_bytes)
             if number % ASKED_IN_A_STEP == 0:
                 yield
+
+    def _end_of(self, log: PartitionLog) -> int:
+        """Up to where it may be read."""
+        return log.stable_offset if self._read_committed else log.high_watermark
 
     def _growing(self) -> Generator[None, None, bool]:
         """Count what came since the last look as found. Whether it must be read, to know whether it is enough."""
@@ -300,7 +312,12 @@ class Fetch:
             for each in asked.values():
                 if not in_slices:
                     left = min(left, unsent.left_bytes // SHARES)
-                fetched = each.read(left, at_least_one=size_bytes == 0 and free_bytes > 0, in_slices=in_slices)
+                fetched = each.read(
+                    left,
+                    at_least_one=size_bytes == 0 and free_bytes > 0,
+                    in_slices=in_slices,
+                    committed_only=self._read_committed,
+                )
                 length = len(fetched.records)
                 size_bytes += length
                 left -= length

@@ -108,7 +108,8 @@ class Followed:
             records = self._find(log, min(limit_bytes, self._max_bytes), at_least_one, in_slices)
         except KafkaError as error:
             return Fetched(self.index, error.code, -1, -1, b"")
-        return Fetched(self.index, 0, log.high_watermark, log.log_start_offset, records)
+        start, watermark = log.log_start_offset, log.high_watermark
+        return Fetched(self.index, 0, watermark, start, records, stable_offset=watermark)
 
     def _find(self, log: PartitionLog, limit_bytes: int, at_least_one: bool, in_slices: bool) -> bytes | Slice:
         try:

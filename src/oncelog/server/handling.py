@@ -1,5 +1,6 @@
 """A request that is read is handled; what that raises becomes an answer, where the API has room for one."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any
 from oncelog.server.api import Api
 from oncelog.server.api_listing import listed_apis
 from oncelog.server.broker import Broker
-from oncelog.server.call import AnswerTooLarge, Call
+from oncelog.server.call import AnswerTooLarge, Call, Encoded
 from oncelog.server.eagerly import begun
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.reading import read_by_kio
@@ -62,3 +63,10 @@ def refused(error: Exception, api: Api, call: Call, log_unexpected: Callable[[st
     if answer is None:
         raise NoAnswer
     return answer
+
+
+def drop_answer(broker: Broker, future: "asyncio.Future[Any]") -> None:
+    """To a connection that is gone."""
+    answer = None if future.cancelled() or future.exception() else future.result()
+    if type(answer) is Encoded:
+        broker.memory.unsent.give_back(answer.held_bytes)

@@ -1,8 +1,8 @@
 """What the server asks of the rooms above it. They implement it; the server never imports them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from oncelog.producers.grants import Grants
 from oncelog.producers.leases import Block
@@ -83,3 +83,18 @@ class Cluster(Grants, Protocol):
 
 class ClusterStorageError(Exception):
     """The cluster's own state cannot be written. Retriable: a later attempt may work."""
+
+
+class Peers(Protocol):
+    """The other brokers, as those that one can ask."""
+
+    async def ask(self, node_id: int, name: str, version: int, request: Callable[[Callable[..., Any]], Any]) -> Any:
+        """The answer to a request, which is made by what makes its structs. Raises OSError and MalformedFrame."""
+        ...
+
+
+class NoPeers:
+    """Of a server that stands alone."""
+
+    async def ask(self, node_id: int, name: str, version: int, request: Callable[[Callable[..., Any]], Any]) -> Any:
+        raise ConnectionError(f"broker {node_id} is not known here")

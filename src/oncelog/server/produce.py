@@ -11,9 +11,9 @@ from uuid import UUID
 from oncelog.clock import Now
 from oncelog.log.config import Flush
 from oncelog.log.errors import LogStorageError
-from oncelog.log.partition import End, Fate, PartitionLog
+from oncelog.log.partition import End, Fate, PartitionLog, Staged
 from oncelog.records.errors import BadBatch, InvalidRecord, TooLarge
-from oncelog.records.header import HEADER_BYTES, BatchHeader, check_produced, read_header
+from oncelog.records.header import HEADER_BYTES, BatchHeader, check_in_transaction, check_produced, read_header
 from oncelog.security.operations import Operation, Resource
 from oncelog.server.access import EVERY_RIGHT, Rights
 from oncelog.server.bodies import (
@@ -29,18 +29,18 @@ from oncelog.server.bodies import (
     trim_at_once,
 )
 from oncelog.server.broker import Broker
-from oncelog.server.errors import ErrorCode
+from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.partitions import INTERNAL, NOT_HERE, why_unwritable
 from oncelog.server.produce_pattern import Pattern, pattern_of
 from oncelog.server.produce_refusals import OF_BAD_BATCH, OF_DECISION
+from oncelog.server.produce_transactions import ADDS, InTransaction, Verification, VerifyFirst, wanted_in
+from oncelog.server.produce_turns import InTurns, TurnsFirst, is_much
 from oncelog.server.produced import Commit, Many, One, Outcome, Request, fail
 from oncelog.server.record_rules import NO_KEY
 from oncelog.server.topics import Partition, Topic
-from oncelog.server.turns import called
 from oncelog.wire.hot import (
     NO_RECORDS,
     PRODUCE_TOPIC_IDS,
-    ProducePartition,
     ProduceRequest,
     ProduceTopic,
     read_produce,
@@ -49,12 +49,9 @@ from oncelog.wire.hot import (
 logger = logging.getLogger(__name__)
 
 ALL_REPLICAS = -1
-NO_TRANSACTIONS = "transactions are not supported"
 CLOCK_REQUESTS = 64  # of a chunk: who makes each of them cost much is noticed
 CLOCK_RECORDS = 1_000  # a batch of fewer is looked into in no time
 TURN_MS = 20  # once looking into batches has taken so long, the other connections are due
-AT_ONCE, AT_ONCE_BYTES = 200, 8 * 2**20  # partitions of a request; one for more is staged and committed in turns
-PARTITIONS_IN_A_STEP, BYTES_IN_A_STEP = 50, 2**20  # half a millisecond, most of it the system's copy
 MOST_TURN_MS = 500  # after so long the rest of one request has to be sent again
 TOO_MUCH = "the batches before it in this request took too long to look into; send it again"
 OVERLAP = "the first records came by another way while this batch was looked into; send it again"
@@ -63,77 +60,6 @@ FROM_THE_FUTURE = "the max timestamp of the batch is further ahead of the clock 
 
 Bound = tuple[PartitionLog, int, int]  # for which log a batch is, and where it begins and ends
 _STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
-
-
-class InTurns:
-    """A request for very many partitions, or of very many bytes for several. They are staged and committed some at a
-    time, and when all of them are, it is served as if it had been at once. Where its client hangs up, the rest of it
-    never came."""
-
-    def __init__(
-        self,
-        broker: Broker,
-        buffer: bytearray,
-        request: ProduceRequest,
-        version: int,
-        verdicts: Verdicts,
-        rights: Rights,
-    ) -> None:
-        self._broker = broker
-        self._rights = rights
-        self._buffer = buffer
-        self.request = request
-        self._version = version
-        self._verdicts = verdicts
-        self.topics: list[tuple[bytes, list[Outcome]]] = []
-
-    def keep(self) -> None:
-        """The buffer will be used for something else meanwhile."""
-        self._buffer = bytearray(self._buffer)
-
-    async def run(self) -> None:
-        turns, housekeeping, producing = self._broker.turns, self._broker.housekeeping, Producing(self._broker)
-        producing.rights = self._rights
-        for name, partitions in self.request.topics:
-            outcomes: list[Outcome] = []
-            self.topics.append((name, outcomes))
-            for size_bytes, part in _parts(partitions):
-                while not housekeeping.has_room(size_bytes):
-                    await called(housekeeping.wait_for_room)
-                if turns.is_over():
-                    await turns.next()
-                committed = producing.commit_part(
-                    (name, part), self._buffer, self.request, self._version, self._verdicts
-                )
-                for outcome in committed:
-                    outcome.make()
-                outcomes += committed
-
-
-def _is_much(topics: Sequence[ProduceTopic], size_bytes: int) -> bool:
-    count = sum(len(partitions) for _, partitions in topics)
-    return count > AT_ONCE or (count > 1 and size_bytes > AT_ONCE_BYTES)
-
-
-def _parts(partitions: Sequence[ProducePartition]) -> Iterator[tuple[int, list[ProducePartition]]]:
-    part: list[ProducePartition] = []
-    size_bytes = 0
-    for each in partitions:
-        part.append(each)
-        size_bytes += max(each[2] - each[1], 0)  # there may be NO_RECORDS
-        if len(part) == PARTITIONS_IN_A_STEP or size_bytes >= BYTES_IN_A_STEP:
-            yield size_bytes, part
-            part, size_bytes = [], 0
-    if part:
-        yield size_bytes, part
-
-
-class TurnsFirst(Exception):
-    """Nothing of the request was staged: this is to be done before."""
-
-    def __init__(self, look: InTurns) -> None:
-        super().__init__("a request has to be staged in turns")
-        self.look = look
 
 
 def _damaged(index: int, partition: Partition, damage: InvalidRecord, code: ErrorCode) -> Outcome:
@@ -157,6 +83,7 @@ class Producing:
         self._checkpoint_if_due = broker.housekeeping.checkpoint_if_due
         self.rights: Rights = EVERY_RIGHT  # of who has sent the chunk
         self._acks = 0  # of the request that is staged
+        self._transaction: InTransaction | None = None  # of the request that is staged
         self._requests: list[Request] = []
         self._touched: dict[Partition, None] = {}
         self._is_quiet = False  # one of them has acks=0
@@ -177,10 +104,12 @@ class Producing:
         now: Now,
         verdicts: Verdicts,
         done: InTurns | None = None,
+        verification: Verification | None = None,
     ) -> Pattern | None:
         """Judge and stage everything in the request whose body begins at `at`. Raises MalformedFrame,
-        LookFirst where a thread has to look into it before, and TurnsFirst where it is staged in turns: then the same
-        call is made again, with the verdicts, or with what was done.
+        LookFirst where a thread has to look into it before, VerifyFirst where the coordinator of a transaction has to
+        be asked, and TurnsFirst where it is staged in turns: then the same call is made again, with the verdicts, or
+        with what was done.
 
         The answer is by what the connection can recognise its next request, when that is for the same partition.
         """
@@ -189,12 +118,17 @@ class Producing:
         if request.acks not in (-1, 0, 1):
             refusal = ErrorCode.invalid_required_acks, f"acks is {request.acks}; it may be -1, 0 or 1"
         elif request.transactional_id is not None:
-            refusal = ErrorCode.transactional_id_authorization_failed, NO_TRANSACTIONS
+            refusal = self._begin_transaction(buffer, request, version, done, verification)
         if done is None and refusal is None:
             self._bodies.look_first(buffer, header_at, self._batches(request.topics, version), now.wall_ms, verdicts)
             self._trim_first(buffer, header_at, self._bound(request.topics, version), now, verdicts)
-            if _is_much(request.topics, end - at):
-                raise TurnsFirst(InTurns(self._broker, buffer, request, version, verdicts, self.rights))
+            if is_much(request.topics, end - at):
+                part = Producing(self._broker)
+                part.rights = self.rights
+                part.take_transaction(request, version, verification)
+                look = InTurns(self._broker, part, buffer, request, version, verdicts)
+                self._transaction = None
+                raise TurnsFirst(look)
         self._acks = request.acks
         self._is_quiet = self._is_quiet or request.acks == 0
         self._is_done_in_turns = self._is_done_in_turns or done is not None
@@ -214,11 +148,48 @@ class Producing:
         self._requests.append(Many(version, correlation_id, request.acks, topics))
         if len(self._requests) % CLOCK_REQUESTS == 0:
             self._look_at_the_clock(now)
+        if self._transaction is not None:
+            self._transaction = None
+            return None
         if refusal is None and len(topics) == 1 and len(topics[0][1]) == 1:
             partition = topics[0][1][0].partition
             if partition is not None:
                 return pattern_of(buffer, header_at, end, version, request, partition)
         return None
+
+    def _begin_transaction(
+        self,
+        buffer: bytearray,
+        request: ProduceRequest,
+        version: int,
+        done: InTurns | None,
+        verification: Verification | None,
+    ) -> tuple[ErrorCode, str] | None:
+        """Raises VerifyFirst."""
+        name = request.transactional_id
+        assert name is not None
+        if not self.rights.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, name):
+            return ErrorCode.transactional_id_authorization_failed, "Transactional Id authorization failed."
+        if done is None and verification is None:
+            wanted = list(wanted_in(buffer, self._placed(request.topics, version)))
+            if wanted:
+                raise VerifyFirst(Verification(self._broker, buffer, name, version, wanted))
+        self.take_transaction(request, version, verification)
+        return None
+
+    def take_transaction(self, request: ProduceRequest, version: int, verification: Verification | None) -> None:
+        """What is staged next belongs to it."""
+        if request.transactional_id is not None:
+            refused = {} if verification is None else verification.refused
+            self._transaction = InTransaction(refused, version >= ADDS)
+
+    def _placed(self, topics: Sequence[ProduceTopic], version: int) -> Iterator[tuple[Partition, int, int]]:
+        for name, partitions in topics:
+            topic = self._topic(name, version)
+            if topic is not None and not topic.is_internal and self._may_write(topic.name):
+                for index, start, stop in partitions:
+                    if 0 <= index < len(topic.partitions) and topic.partitions[index].leads and stop != NO_RECORDS:
+                        yield topic.partitions[index], start, stop
 
     def add_again(
         self,
@@ -346,6 +317,8 @@ class Producing:
             unfit = self._unfit(partition, stop - start, now)
             if unfit is not None:
                 return Outcome(index, partition, None, *unfit)
+        if self._transaction is not None:
+            return self._stage_in_transaction(self._transaction, partition, index, buffer, start, stop, now, verdicts)
         log: PartitionLog = partition.log
         config = log.config
         batch = memoryview(buffer)[start:stop]
@@ -367,6 +340,9 @@ class Producing:
             return _damaged(index, partition, damage, damaged)
         except LogStorageError as failure:
             return Outcome(index, partition, None, _STORAGE_ERROR, str(failure))
+        return self._outcome(partition, index, staged, now)
+
+    def _outcome(self, partition: Partition, index: int, staged: Staged, now: Now) -> Outcome:
         if staged[0]:
             self._look_at_the_clock(now)
             refusal = OF_DECISION.get(staged[0])
@@ -376,6 +352,40 @@ class Producing:
                 return Outcome(index, partition, None, *refusal)
         self._touched[partition] = None
         return Outcome(index, partition, staged)
+
+    def _stage_in_transaction(
+        self,
+        transaction: InTransaction,
+        partition: Partition,
+        index: int,
+        buffer: bytearray,
+        start: int,
+        stop: int,
+        now: Now,
+        verdicts: Verdicts,
+    ) -> Outcome:
+        """The same of a request that names a transaction, to which not every batch need belong."""
+        log = partition.log
+        batch = memoryview(buffer)[start:stop]
+        try:
+            header = check_in_transaction(batch)
+            if not self._bodies.is_good_at_once(buffer, start, stop, header, log.config, now.wall_ms):
+                refused = self._look_into(partition, index, batch, header, now, verdicts.get(start))
+                if refused is not None:
+                    return refused
+            if header.is_transactional:
+                staged = transaction.stage(partition, batch, header, now)
+            else:
+                staged = log.stage(batch, header, now, trim_at_once)
+        except BadBatch as bad:
+            return Outcome(index, partition, None, OF_BAD_BATCH[bad.kind], bad.message)
+        except InvalidRecord as damage:
+            return _damaged(index, partition, damage, ErrorCode.invalid_record)
+        except LogStorageError as failure:
+            return Outcome(index, partition, None, _STORAGE_ERROR, str(failure))
+        except KafkaError as refusal:
+            return Outcome(index, partition, None, refusal.code, refusal.message)
+        return self._outcome(partition, index, staged, now)
 
     def _unfit(self, partition: Partition, size_bytes: int, now: Now) -> tuple[ErrorCode, str] | None:
         needs_all = self._acks == ALL_REPLICAS

@@ -19,6 +19,10 @@ OF_DECISION: Final = {
         "no room for another live producer; see oncelog.producer.kafka.entries and oncelog.max.producer.kafka.entries",
     ),
     Decision.DUPLICATE_FORGOTTEN: (ErrorCode.duplicate_sequence_number, None),
+    Decision.IN_TRANSACTION: (
+        ErrorCode.invalid_txn_state,
+        "the producer's transaction is open, and this is outside of it",
+    ),
 }
 OF_BAD_BATCH: Final = {
     BadBatchKind.CORRUPT: ErrorCode.corrupt_message,
@@ -26,5 +30,5 @@ OF_BAD_BATCH: Final = {
     BadBatchKind.OLD_FORMAT: ErrorCode.invalid_record,
     BadBatchKind.UNKNOWN_CODEC: ErrorCode.unsupported_compression_type,
     BadBatchKind.TIMESTAMP_TYPE: ErrorCode.invalid_timestamp,
-    BadBatchKind.TRANSACTIONAL: ErrorCode.invalid_txn_state,
+    BadBatchKind.TRANSACTIONAL: ErrorCode.transactional_id_authorization_failed,
 }

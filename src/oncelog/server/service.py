@@ -26,6 +26,7 @@ class Service:
     async def start(self) -> None:
         broker = self.broker
         broker.groups.start()
+        broker.transactions.start()
         self._servers, ports = await listen(broker.endpoints, self.connections)
         broker.listens(ports)
         broker.housekeeping.start(self.connections.close_idle)
@@ -54,6 +55,7 @@ class Service:
         for server in self._servers:
             server.close()
         broker.groups.stop()
+        broker.transactions.stop()
         await self.connections.close_all(STOP_GRACE_S)
         if self._metrics_server is not None:
             await self._metrics_server.stop()

@@ -330,6 +330,38 @@ class Settings:
         3, "Copies of __consumer_offsets, or as many as brokers are up when it is made.", low=1, high=2**15 - 1
     )
 
+    # Transactions
+    transaction_max_timeout_ms: int = integer(
+        15 * MINUTE_MS, "The longest time that a producer may ask for its transactions.", low=1
+    )
+    transactional_id_expiration_ms: int = integer(
+        7 * DAY_MS, "A transactional id that nobody uses is forgotten after so long.", low=1
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = integer(
+        10_000, "How often transactions that took too long are looked for, and aborted.", low=1
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = integer(
+        60 * MINUTE_MS, "How often transactional ids that nobody uses are looked for.", low=1
+    )
+    transaction_partition_verification_enable: bool = boolean(
+        True, "A batch of a transaction is taken in only where its coordinator knows of the partition."
+    )
+    transaction_state_log_num_partitions: int = integer(
+        1, "Partitions of __transaction_state. Kafka's 50 spread the work over brokers; here there is one.", low=1
+    )
+    transaction_state_log_segment_bytes: int = integer(
+        4 * 2**20, "Segment size of __transaction_state. Every start reads the topic, as that of offsets.", low=14
+    )
+    transaction_state_log_replication_factor: int = integer(
+        3, "Copies of __transaction_state, or as many as brokers are up when it is made.", low=1, high=2**15 - 1
+    )
+    oncelog_max_transactional_ids: int = integer(
+        100_000, "Transactional ids that one broker coordinates at most; one takes about a kilobyte.", low=1
+    )
+    oncelog_max_transaction_partitions: int = integer(
+        10_000, "Partitions that one transaction may write to at most.", low=1
+    )
+
     # Watching it
     oncelog_metrics_listener: str | None = text(
         None, "HOST:PORT that serves Prometheus text at /metrics; off when not set."

@@ -26,7 +26,7 @@ from oncelog.server import topic_configs, topic_rules
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.folders import Folders, owner_of
 from oncelog.server.metadata_log import Definition
-from oncelog.server.names import METADATA_TOPIC, RESERVED_TOPICS
+from oncelog.server.names import METADATA_TOPIC
 from oncelog.server.process import open_files_limit
 from oncelog.server.settings import Settings
 from oncelog.server.topic import Partition, Topic
@@ -120,8 +120,6 @@ class Topics(ABC):
     def check_create(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> tuple[int, dict[str, str]]:
         """The partition count and the configs that a topic would get, or why it cannot be made."""
         topic_rules.check_name(name)
-        if name in RESERVED_TOPICS:
-            raise KafkaError(ErrorCode.invalid_topic_exception, f"The name '{name}' is reserved.")
         key = topic_rules.collision_key(name)
         if name in self._by_name or name == METADATA_TOPIC or key in self._on_their_way:
             raise KafkaError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")

@@ -243,6 +243,8 @@ class Fetched(NamedTuple, Generic[Records]):
     log_start_offset: int
     records: Records
     tags: bytes = NO_TAGS  # where the version has room for them
+    stable_offset: int = -1
+    aborted: Sequence[tuple[int, int]] = ()  # pid and first offset of each transaction, for who reads committed records
 
 
 def diverging(epoch: int, end_offset: int) -> bytes:
@@ -264,10 +266,9 @@ def encode_fetched(
 ) -> list[bytes | bytearray | Records]:
     """The whole frame as buffers to be written one after another; the records are not copied into it.
 
-    There are no transactions here, so the last stable offset is the high watermark, and nothing was ever aborted: an
-    empty list for those who read committed records only, null for the others, as Kafka answers.
+    Those who read committed records only are told what was aborted; the others null, as Kafka answers.
     """
-    if len(topics) == 1 and len(topics[0][1]) == 1 and not error_code and topics[0][1][0].tags == NO_TAGS:
+    if len(topics) == 1 and len(topics[0][1]) == 1 and not error_code and _is_usual(topics[0][1][0]):
         return _encode_fetched_one(version, correlation_id, topics[0][0], topics[0][1][0], read_committed)
     flexible = version >= FETCH_FLEXIBLE
     out: list[bytes | bytearray | Records] = []
@@ -282,11 +283,12 @@ def encode_fetched(
     for topic, partitions in topics:
         head += _topic(version, flexible, topic, FETCH_TOPIC_IDS)
         head += count_bytes(flexible, len(partitions))
-        for index, error, high_watermark, log_start_offset, records, tags in partitions:
-            if version >= 5:
-                head += layout.pack(index, error, high_watermark, high_watermark, log_start_offset, middle)
-            else:
-                head += layout.pack(index, error, high_watermark, high_watermark, middle)
+        for index, error, high_watermark, log_start_offset, records, tags, stable_offset, aborted in partitions:
+            starts = (log_start_offset,) if version >= 5 else ()
+            head += layout.pack(index, error, high_watermark, stable_offset, *starts, middle)
+            if aborted:
+                del head[-len(middle) :]
+                head += _aborted(version, flexible, aborted)
             length = len(records)
             head += write_uvarint(length + 1) if flexible else _int32.pack(length)
             if length:
@@ -310,6 +312,19 @@ def encode_fetched(
 
 
 _error_session = Struct(">hi")
+_two_int64 = Struct(">qq")
+
+
+def _is_usual(fetched: Fetched[Records]) -> bool:
+    return fetched.tags == NO_TAGS and not fetched.aborted
+
+
+def _aborted(version: int, flexible: bool, aborted: Sequence[tuple[int, int]]) -> bytes:
+    """With what stands between it and the records."""
+    parts = [count_bytes(flexible, len(aborted))]
+    for each in aborted:
+        parts += (_two_int64.pack(*each), NO_TAGS if flexible else b"")
+    return b"".join((*parts, _int32.pack(-1) if version >= 11 else b""))
 
 
 def _encode_fetched_one(
@@ -317,14 +332,12 @@ def _encode_fetched_one(
 ) -> list[bytes | bytearray | Records]:
     """What nearly every consumer gets: one partition."""
     layout, before, middle, after = _fetch_layout_of_one(version, topic, read_committed)
-    index, error, high_watermark, log_start_offset, records, _ = fetched
+    index, error, high_watermark, log_start_offset, records, _, stable_offset, _ = fetched
     length = len(records)
     length_field = write_uvarint(length + 1) if version >= FETCH_FLEXIBLE else _int32.pack(length)
     size_bytes = layout.size - SIZE_BYTES + len(length_field) + length + len(after)
     starts = (log_start_offset,) if version >= 5 else ()
-    head = layout.pack(
-        size_bytes, correlation_id, before, index, error, high_watermark, high_watermark, *starts, middle
-    )
+    head = layout.pack(size_bytes, correlation_id, before, index, error, high_watermark, stable_offset, *starts, middle)
     if not length:
         return [head + length_field + after]
     return [head + length_field, records, after] if after else [head + length_field, records]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.server import moves as server_moves
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups import moves
 from oncelog.server.topics import Partition
@@ -137,7 +138,7 @@ class History:
 
 @pytest.mark.parametrize("first_seed", range(0, 60, 20))
 async def test_no_offset_that_was_told_goes_back(first_seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moves, "READ_AT_A_TIME", 3)
+    monkeypatch.setattr(server_moves, "READ_AT_A_TIME", 3)
     monkeypatch.setattr(moves, "GROUPS_AT_A_TIME", 1)
     answers = 0
     for seed in range(first_seed, first_seed + 20):

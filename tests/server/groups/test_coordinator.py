@@ -12,10 +12,10 @@ import pytest
 
 from oncelog.log.disk import read_whole
 from oncelog.log.steps import at_once
+from oncelog.server.alarms import STOOD_STILL_MS
 from oncelog.server.api import apis
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.groups.alarms import STOOD_STILL_MS
 from oncelog.server.groups.messages import (
     JoinAnswer,
     Leaving,

@@ -2,8 +2,8 @@
 
 import pytest
 
+from oncelog.server.coordinator_topic import partition_of_name as partition_of_group
 from oncelog.server.errors import ErrorCode
-from oncelog.server.groups.offsets_topic import partition_of_group
 from tests.log.memory_disk import MemoryDisk
 from tests.server.groups.support import House, join_request
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.server.coordinator_topic import BadRecord, java_hash
+from oncelog.server.coordinator_topic import partition_of_name as partition_of_group
 from oncelog.server.groups.messages import StoredGroup, StoredMember
-from oncelog.server.groups.offsets_topic import java_hash, partition_of_group
 from oncelog.server.groups.records import (
-    BadRecord,
     CommittedOffset,
     GroupKey,
     OffsetKey,

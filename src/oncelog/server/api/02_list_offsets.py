@@ -1,13 +1,13 @@
 """ListOffsets, versions 1 to 11 (KIP-79, KIP-320 leader epochs, KIP-734 max timestamp, KIP-405 and KIP-1005 tiers).
 
 Every record is on the local disk here, so the earliest local offset is the earliest one, and no offset was ever
-tiered: the last tiered one is -1.
+tiered: the last tiered one is -1. For who reads committed records only, the log ends at the last stable offset.
 
 Kafka's replica id for debugging asks any replica, and LATEST is where its log ends then, replicated or not: that is how
 far a follower is behind, and what a leader may still lose.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog, TimestampOffset
@@ -27,9 +27,16 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
+READ_COMMITTED = 1
 FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 NO_EPOCH = -1
 NOT_AVAILABLE_SINCE = 5  # older clients do not know OFFSET_NOT_AVAILABLE
+
+
+class How(NamedTuple):
+    is_debugging: bool
+    is_committed_only: bool
+
 
 Found = tuple[int, int, int]  # timestamp, offset, leader epoch
 NOTHING: Found = (-1, -1, -1)
@@ -45,26 +52,26 @@ async def handle(request: Any, call: Call) -> Any:
             if each.partition_index in of_topic:
                 twice.add((topic.name, each.partition_index))
             of_topic[each.partition_index] = each
-    is_debugging = request.replica_id == DEBUGGING
-    topics = await call.each(asked.items(), lambda each: _topic(*each, twice, call, is_debugging))
+    how = How(request.replica_id == DEBUGGING, getattr(request, "isolation_level", 0) == READ_COMMITTED)
+    topics = await call.each(asked.items(), lambda each: _topic(*each, twice, call, how))
     return call.new("ListOffsetsResponse", topics=topics)
 
 
-async def _topic(name: str, asked: dict[int, Any], twice: set[tuple[str, int]], call: Call, is_debugging: bool) -> Any:
+async def _topic(name: str, asked: dict[int, Any], twice: set[tuple[str, int]], call: Call, how: How) -> Any:
     partitions = await call.each(
         asked.values(),
-        lambda each: _answer(name, each, call, is_debugging, is_twice=(name, each.partition_index) in twice),
+        lambda each: _answer(name, each, call, how, is_twice=(name, each.partition_index) in twice),
     )
     return call.new("ListOffsetsTopicResponse", name=name, partitions=partitions)
 
 
-async def _answer(name: str, asked: Any, call: Call, is_debugging: bool, *, is_twice: bool) -> Any:
+async def _answer(name: str, asked: Any, call: Call, how: How, *, is_twice: bool) -> Any:
     found, code = NOTHING, ErrorCode.none
     try:
         demand(call.rights, Operation.DESCRIBE, Resource.TOPIC, name)
         if is_twice:
             raise KafkaError(ErrorCode.invalid_request)
-        found = await _find(name, asked, call, is_debugging)
+        found = await _find(name, asked, call, how)
     except KafkaError as refusal:
         code = refusal.code
     except (LogStorageError, OSError):
@@ -80,29 +87,30 @@ async def _answer(name: str, asked: Any, call: Call, is_debugging: bool, *, is_t
     )
 
 
-async def _find(name: str, asked: Any, call: Call, is_debugging: bool) -> Found:
+async def _find(name: str, asked: Any, call: Call, how: How) -> Found:
     topic = topic_of(call.broker.topics, name)
     epoch = getattr(asked, "current_leader_epoch", ANY_EPOCH)
-    partition = partition_of(topic, asked.partition_index, epoch, or_follower=is_debugging)
+    partition = partition_of(topic, asked.partition_index, epoch, or_follower=how.is_debugging)
     log = partition.log
     if call.version < FIRST_VERSION.get(asked.timestamp, 0):
         raise KafkaError(ErrorCode.unsupported_version)
-    if is_debugging and asked.timestamp == LATEST:
+    if how.is_debugging and asked.timestamp == LATEST:
         return -1, log.next_offset, log.leader_epoch
     if not partition.is_settled and asked.timestamp != EARLIEST:
         is_known = call.version >= NOT_AVAILABLE_SINCE
         raise KafkaError(ErrorCode.offset_not_available if is_known else ErrorCode.leader_not_available)
     if asked.timestamp == LATEST:
-        return -1, log.high_watermark, log.leader_epoch
+        return -1, log.stable_offset if how.is_committed_only else log.high_watermark, log.leader_epoch
     if asked.timestamp in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
         return -1, log.log_start_offset, _epoch_at(log, log.log_start_offset)
     if asked.timestamp == MAX_TIMESTAMP:
-        return await _in_steps(log.finding_latest(), call)
+        return await _in_steps(log.finding_latest(log.stable_offset if how.is_committed_only else None), call)
     if asked.timestamp == LATEST_TIERED:
         return NOTHING
     if asked.timestamp < 0:
         raise KafkaError(ErrorCode.unsupported_version)
-    return await _in_steps(log.finding_time(asked.timestamp), call)
+    limit = log.stable_offset if how.is_committed_only else None
+    return await _in_steps(log.finding_time(asked.timestamp, limit), call)
 
 
 async def _in_steps(steps: Steps[TimestampOffset | None], call: Call) -> Found:

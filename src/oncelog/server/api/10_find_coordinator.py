@@ -1,10 +1,10 @@
 """FindCoordinator, versions 0 to 6 (KIP-699 many keys, KIP-890).
 
-A group is coordinated by the broker that leads its partition of `__consumer_offsets`; among brokers that topic is made
-first. A server that stands alone coordinates every group, and makes the topic when there is something to store.
+A group is coordinated by the broker that leads its partition of `__consumer_offsets`, a transactional id by the one
+that leads its partition of `__transaction_state`; among brokers these topics are made first. A server that stands alone
+coordinates all, and makes the topic when there is something to store.
 
-A transactional id is refused with words, here already, because this is the first thing that a transactional producer
-asks. Version 0 must stay: librdkafka takes a server without it for one that is too old for lz4 and sends such batches
+Version 0 must stay: librdkafka takes a server without it for one that is too old for lz4 and sends such batches
 uncompressed without saying so.
 """
 
@@ -20,10 +20,12 @@ from oncelog.server.packing import packed_aside
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 MANY_KEYS = 4
-NO_TRANSACTIONS = (
-    "Transactions are not supported by this server. An idempotent producer (enable.idempotence) needs none."
-)
-NOT_YET = "No broker leads the group's partition of __consumer_offsets at the moment; ask again."
+_RESOURCES = {GROUP: Resource.GROUP, TRANSACTION: Resource.TRANSACTIONAL_ID}
+_REFUSED = {
+    GROUP: ErrorCode.group_authorization_failed,
+    TRANSACTION: ErrorCode.transactional_id_authorization_failed,
+}
+NOT_YET = "No broker leads the partition where it is kept at the moment; ask again."
 
 Brokers = dict[int, tuple[str, int]]  # host and port
 
@@ -42,29 +44,28 @@ async def handle(request: Any, call: Call) -> Any:
 
 def _answer(key: str, key_type: int, brokers: Brokers, call: Call) -> dict[str, Any]:
     code, message, node_id = ErrorCode.none, None, NOBODY
-    if key_type == TRANSACTION:
-        code, message = ErrorCode.transactional_id_authorization_failed, NO_TRANSACTIONS
-    elif key_type != GROUP:
+    if key_type not in (GROUP, TRANSACTION):
         code, message = ErrorCode.invalid_request, f"There is no coordinator of the type {key_type} here."
-    elif not call.rights.may(Operation.DESCRIBE, Resource.GROUP, key):
-        code, message = REFUSALS[Resource.GROUP]
+    elif not call.rights.may(Operation.DESCRIBE, _RESOURCES[key_type], key):
+        code, message = REFUSALS[_RESOURCES[key_type]]
     else:
-        node_id = _coordinator(key, call)
+        node_id = _coordinator(key, key_type, call)
         if node_id not in brokers:
             code, message, node_id = ErrorCode.coordinator_not_available, NOT_YET, NOBODY
     host, port = brokers.get(node_id, ("", -1))
     return {"error_code": code, "error_message": message, "node_id": node_id, "host": host, "port": port}
 
 
-def _coordinator(group_id: str, call: Call) -> int:
+def _coordinator(key: str, key_type: int, call: Call) -> int:
     broker = call.broker
-    partition = broker.groups.partition_of(group_id)
+    coordinator = broker.groups if key_type == GROUP else broker.transactions
+    partition = coordinator.partition_of(key)
     if partition is not None and partition.leadership is not None:
         return partition.leadership.leader
     if not broker.topics.is_replicated:
         return broker.node_id
     if partition is None:
-        broker.groups.make_place(call.now)
+        coordinator.make_place(call.now)
     return NOBODY
 
 

@@ -13,9 +13,6 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
 from oncelog.server.partitions import partition_of, topic_of
 
-NO_COORDINATOR_EPOCH = -1
-NO_TRANSACTION = -1
-
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
@@ -42,8 +39,8 @@ async def _answer(name: str, index: int, call: Call) -> Any:
                 producer_epoch=live.generation,
                 last_sequence=live.last_sequence,
                 last_timestamp=live.timestamp_ms,
-                coordinator_epoch=NO_COORDINATOR_EPOCH,
-                current_txn_start_offset=NO_TRANSACTION,
+                coordinator_epoch=live.coordinator_epoch,
+                current_txn_start_offset=live.first_open_offset,
             ),
         )
     except KafkaError as refusal:

@@ -15,16 +15,12 @@ since 4.1 offsets as 4 with the topic's id behind them, which is read here and p
 import struct
 from typing import NamedTuple
 
+from oncelog.server.coordinator_topic import BadRecord, KeyValue
 from oncelog.server.groups.messages import StoredGroup, StoredMember
 
 OFFSET_KEYS = (0, 1)
 GROUP_KEY = 2
 NO_EPOCH = -1
-
-# What a batch may grow to that holds one request: its keys and values, and some bytes of framing for each record.
-RECORD_OVERHEAD_BYTES = 32
-
-KeyValue = tuple[bytes, bytes | None]
 
 
 class OffsetKey(NamedTuple):
@@ -43,10 +39,7 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_wall_ms: int
     expire_wall_ms: int = -1  # set by clients of OffsetCommit v2 to v4 only
-
-
-class BadRecord(Exception):
-    """Bytes in `__consumer_offsets` that are not what Kafka would have written."""
+    end_offset: int = -1  # of its record in the log, about; not stored in it
 
 
 _int16 = struct.Struct(">h")
@@ -75,11 +68,6 @@ def encode_offset_key(group: str, topic: str, partition: int) -> bytes:
 
 def encode_committed(group: str, topic: str, partition: int, value: CommittedOffset) -> KeyValue:
     return encode_offset_key(group, topic, partition), encode_offset(value)
-
-
-def bytes_of_record(record: KeyValue) -> int:
-    key, value = record
-    return len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
 
 
 def encode_group_key(group: str) -> bytes:

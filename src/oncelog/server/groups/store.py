@@ -8,14 +8,16 @@ from contextlib import contextmanager
 from oncelog.clock import Now
 from oncelog.log.partition import End, Fate
 from oncelog.log.steps import Pauses
+from oncelog.server.coordinator_topic import CoordinatorTopic, InTransaction, KeyValue, Kind
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups import records
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.messages import GroupLimits, StoredGroup
 from oncelog.server.groups.offsets import Offsets, TopicPartition
-from oncelog.server.groups.offsets_topic import OffsetsTopic
-from oncelog.server.groups.records import CommittedOffset, KeyValue
+from oncelog.server.groups.pending import PendingOffsets
+from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.state import State
+from oncelog.server.names import OFFSETS_TOPIC
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Partition, Topics
 
@@ -36,10 +38,19 @@ class GroupStore:
         self.groups: dict[str, Group] = {}
         self._listed: tuple[Group, ...] | None = None
         self.offsets = Offsets()
+        self.pending = PendingOffsets()
         self._settings = settings
         self._made_by: Counter[str] = Counter()  # by host, since the start: the log does not say it
         self._going: set[str] = set()
-        self.topic = OffsetsTopic(settings, topics, request_flush, broker_count, made)
+        kind = Kind(
+            topic=OFFSETS_TOPIC,
+            what="group",
+            partitions=settings.offsets_topic_num_partitions,
+            copies=settings.offsets_topic_replication_factor,
+            segment_bytes=settings.offsets_topic_segment_bytes,
+            too_large=ErrorCode.invalid_commit_offset_size,
+        )
+        self.topic = CoordinatorTopic(kind, settings.message_max_bytes, topics, request_flush, broker_count, made)
 
     # What moves here with its partition, and away
 
@@ -50,7 +61,7 @@ class GroupStore:
 
     def of_partition(self, partition: Partition) -> Iterator[str | None]:
         """The groups that are stored there, and None for each of the others. They may change in between."""
-        for group_id in list(dict.fromkeys((*self.groups, *self.offsets.groups()))):
+        for group_id in list(dict.fromkeys((*self.groups, *self.offsets.groups(), *self.pending.groups()))):
             yield group_id if self.topic.partition_of(group_id) is partition else None
 
     # Changes
@@ -67,10 +78,35 @@ class GroupStore:
         encoded: Collection[KeyValue] = (),
     ) -> Settled:
         encoded = encoded or [records.encode_committed(group_id, *at, each) for at, each in committed.items()]
-        settled = self._append(group_id, encoded, now)
-        for (topic, partition), each in committed.items():
-            self.offsets.put(group_id, topic, partition, each)
-        return settled
+        partition, end = self.topic.append(group_id, encoded, now)
+        for (topic, index), each in committed.items():
+            self.offsets.put(group_id, topic, index, each._replace(end_offset=end.offset))
+        return self._settled_at(partition, end)
+
+    # In transactions
+
+    def put_pending(
+        self, group_id: str, committed: Mapping[TopicPartition, CommittedOffset], within: InTransaction, now: Now
+    ) -> Settled:
+        """They count once the transaction is committed."""
+        encoded = [records.encode_committed(group_id, *at, each) for at, each in committed.items()]
+        partition, end = self.topic.append(group_id, encoded, now, within)
+        found = {at: each._replace(end_offset=end.offset) for at, each in committed.items()}
+        self.pending.put(within.pid, group_id, found)
+        return self._settled_at(partition, end)
+
+    def end_transaction(self, partition: Partition, pid: int, *, is_commit: bool) -> list[str]:
+        """The marker of it is in the partition. The groups that have lost what was pending."""
+        ended = list(self.pending.take(pid, lambda group_id: self.topic.partition_of(group_id) is partition))
+        for group_id, committed in ended if is_commit else ():
+            for (topic, index), each in committed.items():
+                known = self.offsets.get(group_id, topic, index)
+                if known is None or known.end_offset < each.end_offset:
+                    self.offsets.put(group_id, topic, index, each)
+        return [group_id for group_id, _ in ended]
+
+    def has_offsets(self, group_id: str) -> bool:
+        return self.offsets.has_any(group_id) or self.pending.has_any(group_id)
 
     def remove_offsets(self, group_id: str, partitions: Iterable[TopicPartition], now: Now) -> Settled:
         settled: Settled = ErrorCode.none
@@ -134,7 +170,7 @@ class GroupStore:
         """A group without any member in the end leaves nothing behind."""
         is_void = group.state is State.EMPTY and group.is_simple and not group.has_pending_ids
         is_current = self.groups.get(group.group_id) is group
-        if is_void and is_current and not self.offsets.has_any(group.group_id):
+        if is_void and is_current and not self.has_offsets(group.group_id):
             self.forget(group.group_id)
 
     def listed(self) -> tuple[Group, ...]:
@@ -160,6 +196,7 @@ class GroupStore:
     def forget(self, group_id: str) -> None:
         """Here alone; the log keeps it."""
         self.offsets.forget(group_id)
+        self.pending.forget(group_id)
         group = self.groups.pop(group_id, None)
         self._listed = None
         if group is not None and group.made_by in self._made_by:

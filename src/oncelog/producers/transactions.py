@@ -1,0 +1,95 @@
+"""The transactions of one partition: which are open, and which of those that ended may not be read as ended yet.
+
+As all that is known of producers they follow from the log: a transactional batch opens its producer's transaction, a
+marker ends it. They outlive the entries of their producers, since readers wait for their end.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from oncelog.producers.markers import NO_COORDINATOR
+
+# pid and first offset of each that is open; pid and coordinator's epoch of each
+Kept = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
+
+MOST_VERIFIED = 10_000
+
+
+class Ended(NamedTuple):
+    """Of a transaction whose marker may lie above the high watermark."""
+
+    first_offset: int
+    marker_offset: int
+
+
+class Transactions:
+    __slots__ = ("_ended", "coordinators", "open", "verified")
+
+    def __init__(self) -> None:
+        self.open: dict[int, int] = {}  # pid: the first offset. In the order of these, as batches are
+        self.coordinators: dict[int, int] = {}  # pid: the epoch of the coordinator that ended its last one
+        self._ended: deque[Ended] = deque()
+        # pid: the epoch in which its coordinator knows that it writes here. Until it does so, or its transaction ends.
+        self.verified: dict[int, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.open or self.coordinators)
+
+    def began(self, pid: int, offset: int) -> None:
+        """A transactional batch was appended there. Only the first one of a transaction begins it."""
+        self.open.setdefault(pid, offset)
+        if self.verified:
+            self.verified.pop(pid, None)
+
+    def verify(self, pid: int, epoch: int) -> None:
+        while len(self.verified) >= MOST_VERIFIED:
+            self.verified.pop(next(iter(self.verified)))  # it is asked for again
+        self.verified[pid] = epoch
+
+    def ended(self, pid: int, coordinator_epoch: int, marker_offset: int) -> None:
+        self.verified.pop(pid, None)
+        first_offset = self.open.pop(pid, None)
+        self.coordinators[pid] = max(coordinator_epoch, self.coordinator_epoch(pid))
+        if first_offset is not None:
+            self._ended.append(Ended(first_offset, marker_offset))
+
+    def coordinator_epoch(self, pid: int) -> int:
+        return self.coordinators.get(pid, NO_COORDINATOR)
+
+    def first_offset(self, pid: int) -> int | None:
+        """Of its open one."""
+        return self.open.get(pid)
+
+    def forget_producer(self, pid: int) -> None:
+        """What is open stays."""
+        self.coordinators.pop(pid, None)
+
+    def stable_offset(self, high_watermark: int, log_start_offset: int) -> int:
+        """Below it every transaction has ended, and its end cannot be lost any more."""
+        ended = self._ended
+        while ended and ended[0].marker_offset < high_watermark:
+            ended.popleft()
+        stable = high_watermark
+        if self.open:
+            stable = min(stable, next(iter(self.open.values())))
+        if ended:
+            stable = min(stable, min(each.first_offset for each in ended))
+        return max(stable, min(log_start_offset, high_watermark))
+
+    def first_open_offset(self) -> int | None:
+        return next(iter(self.open.values()), None)
+
+    def kept(self) -> Kept:
+        """What a snapshot holds of them. What has ended by then, a reader may see as ended."""
+        return tuple(self.open.items()), tuple(self.coordinators.items())
+
+    def put_back(self, kept: Kept) -> None:
+        self.clear()
+        self.open.update(kept[0])
+        self.coordinators.update(kept[1])
+
+    def clear(self) -> None:
+        self.open.clear()
+        self.coordinators.clear()
+        self.verified.clear()
+        self._ended.clear()

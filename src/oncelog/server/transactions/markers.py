@@ -1,0 +1,152 @@
+"""Markers: the ends of transactions in the partitions that they wrote to, here and at other brokers."""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from oncelog.clock import Clock
+from oncelog.log.errors import LogStorageError
+from oncelog.log.partition import Fate
+from oncelog.producers import Decision
+from oncelog.replication.leadership import NOBODY
+from oncelog.server.errors import ErrorCode
+from oncelog.server.groups.coordinator import GroupCoordinator
+from oncelog.server.high_watermark import settled_fate
+from oncelog.server.names import OFFSETS_TOPIC
+from oncelog.server.ports import Peers
+from oncelog.server.topics import Partition, Topics
+from oncelog.server.transactions.memory import Entry
+from oncelog.transactions.machine import RAISES, TopicPartition, Transaction
+from oncelog.wire.frames import MalformedFrame
+
+logger = logging.getLogger(__name__)
+
+VERSION = 2  # of WriteTxnMarkers
+_FENCED = (ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced)
+
+
+class Marking(NamedTuple):
+    """What one marker says."""
+
+    pid: int
+    epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    raises: bool
+
+
+class Markers:
+    def __init__(
+        self,
+        topics: Topics,
+        groups: GroupCoordinator,
+        peers: Callable[[], Peers],
+        clock: Clock,
+        request_flush: Callable[[Partition], None],
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._peers = peers
+        self._clock = clock
+        self._request_flush = request_flush
+
+    async def write(self, entry: Entry, decided: Transaction) -> bool:
+        """To every partition that has none yet, once. Whether another coordinator or producer has taken its place, so
+        that it is not for this one to go on."""
+        version = decided.version >= RAISES
+        marking = Marking(decided.pid, decided.epoch, entry.epoch, decided.is_commit, version)
+        is_fenced = False
+        elsewhere: dict[int, list[TopicPartition]] = {}
+        for at in sorted(entry.missing):
+            partition = self._partition(at)
+            if partition is None:
+                entry.missing.discard(at)  # its topic is gone, and what was written with it
+            elif partition.leads or partition.leadership is None:
+                is_fenced = self._note(entry, at, await self.write_here(at, marking)) or is_fenced
+            elif partition.leadership.leader != NOBODY:
+                elsewhere.setdefault(partition.leadership.leader, []).append(at)
+        for node_id, places in elsewhere.items():
+            for at, code in (await self._ask(node_id, places, marking)).items():
+                is_fenced = self._note(entry, at, code) or is_fenced
+        return is_fenced
+
+    def _note(self, entry: Entry, at: TopicPartition, code: ErrorCode) -> bool:
+        if code is ErrorCode.none:
+            entry.missing.discard(at)
+        elif code in _FENCED:
+            name = entry.transactional_id
+            logger.info("the end of the transaction of %r was refused by %s-%d: %s", name, *at, code.name)
+        return code in _FENCED
+
+    def _partition(self, at: TopicPartition) -> Partition | None:
+        topic = self._topics.get(at[0])
+        return topic.partitions[at[1]] if topic is not None and 0 <= at[1] < len(topic.partitions) else None
+
+    async def write_here(self, at: TopicPartition, marking: Marking) -> ErrorCode:
+        partition = self._partition(at)
+        if partition is None:
+            return ErrorCode.unknown_topic_or_partition
+        is_for_groups = at[0] == OFFSETS_TOPIC
+        if not partition.leads or (is_for_groups and not self._groups.serves(partition)):
+            return ErrorCode.not_leader_or_follower
+        if not partition.has_enough_in_sync:
+            return ErrorCode.not_enough_replicas
+        try:
+            marked = partition.log.end_transaction(
+                marking.pid,
+                marking.epoch,
+                marking.coordinator_epoch,
+                self._clock.now(),
+                is_commit=marking.is_commit,
+                raises_epoch=marking.raises,
+            )
+        except LogStorageError:
+            return ErrorCode.kafka_storage_error
+        if marked.decision is not Decision.APPEND:
+            is_newer = marked.decision is Decision.COORDINATOR_FENCED
+            return ErrorCode.transaction_coordinator_fenced if is_newer else ErrorCode.invalid_producer_epoch
+        partition.appended()
+        fate = partition.fate(marked.end)
+        if fate is Fate.WAITS:
+            self._request_flush(partition)
+            fate = await settled_fate(partition, marked.end)
+        if fate is Fate.LOST:
+            return ErrorCode.not_leader_or_follower
+        if is_for_groups:
+            self._groups.end_transaction(partition, marking.pid, is_commit=marking.is_commit)
+        return ErrorCode.none
+
+    async def _ask(
+        self, node_id: int, places: Iterable[TopicPartition], marking: Marking
+    ) -> dict[TopicPartition, ErrorCode]:
+        by_topic: dict[str, list[int]] = {}
+        for topic, index in places:
+            by_topic.setdefault(topic, []).append(index)
+
+        def request(new: Callable[..., Any]) -> Any:
+            topics = tuple(
+                new("WritableTxnMarkerTopic", name=name, partition_indexes=tuple(indexes))
+                for name, indexes in by_topic.items()
+            )
+            marker = new(
+                "WritableTxnMarker",
+                producer_id=marking.pid,
+                producer_epoch=marking.epoch,
+                transaction_result=marking.is_commit,
+                topics=topics,
+                coordinator_epoch=marking.coordinator_epoch,
+                transaction_version=RAISES if marking.raises else 0,
+            )
+            return new("WriteTxnMarkersRequest", markers=(marker,))
+
+        try:
+            answer = await self._peers().ask(node_id, "write_txn_markers", VERSION, request)
+        except (OSError, MalformedFrame) as error:
+            logger.debug("broker %d was not told of the end of a transaction: %s", node_id, error)
+            return {}
+        return {
+            (topic.name, each.partition_index): ErrorCode(each.error_code)
+            for marker in answer.markers
+            for topic in marker.topics
+            for each in topic.partitions
+        }

@@ -1,0 +1,109 @@
+"""Whether a transaction's coordinator knows that it writes to a partition (KIP-890): asked before its first batch there
+is appended, so that none comes after its end. Clients of the second version leave it to the broker to add partitions.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oncelog.replication.leadership import NOBODY
+from oncelog.server.errors import ErrorCode
+from oncelog.server.ports import Peers
+from oncelog.server.topics import Partition
+from oncelog.server.transactions.coordinator import TransactionCoordinator
+from oncelog.transactions.machine import TopicPartition
+from oncelog.wire.frames import MalformedFrame
+
+VERSION = 5  # of AddPartitionsToTxn
+Errors = dict[TopicPartition, ErrorCode]
+
+
+class Verifying:
+    def __init__(self, coordinator: TransactionCoordinator, peers: Callable[[], Peers], *, is_off: bool) -> None:
+        self._coordinator = coordinator
+        self._peers = peers
+        self._is_off = is_off  # partitions that clients add themselves are taken on trust
+
+    async def ask(
+        self, transactional_id: str, pid: int, epoch: int, places: Sequence[TopicPartition], *, adds: bool
+    ) -> Errors:
+        """What its coordinator says of each."""
+        coordinator = self._coordinator
+        if self._is_off and not adds:
+            return dict.fromkeys(places, ErrorCode.none)
+        partition = coordinator.partition_of(transactional_id)
+        is_elsewhere = partition is not None and not partition.leads and partition.leadership is not None
+        if partition is not None and is_elsewhere:
+            return await self._ask_leader(partition, transactional_id, pid, epoch, places, adds=adds)
+        if adds:
+            error = await coordinator.add_partitions(transactional_id, pid, epoch, places)
+            return dict.fromkeys(places, error)
+        return coordinator.verify(transactional_id, pid, epoch, places)
+
+    async def _ask_leader(
+        self,
+        partition: Partition,
+        transactional_id: str,
+        pid: int,
+        epoch: int,
+        places: Sequence[TopicPartition],
+        *,
+        adds: bool,
+    ) -> Errors:
+        leader = NOBODY if partition.leadership is None else partition.leadership.leader
+        if leader == NOBODY:
+            return dict.fromkeys(places, ErrorCode.coordinator_not_available)
+        by_topic: dict[str, list[int]] = {}
+        for topic, index in places:
+            by_topic.setdefault(topic, []).append(index)
+
+        def request(new: Callable[..., Any]) -> Any:
+            topics = tuple(
+                new("AddPartitionsToTxnTopic", name=name, partitions=tuple(indexes))
+                for name, indexes in by_topic.items()
+            )
+            transaction = new(
+                "AddPartitionsToTxnTransaction",
+                transactional_id=transactional_id,
+                producer_id=pid,
+                producer_epoch=epoch,
+                verify_only=not adds,
+                topics=topics,
+            )
+            return new("AddPartitionsToTxnRequest", transactions=(transaction,))
+
+        try:
+            answer = await self._peers().ask(leader, "add_partitions_to_txn", VERSION, request)
+        except (OSError, MalformedFrame):
+            return dict.fromkeys(places, ErrorCode.network_exception)
+        if answer.error_code:
+            return dict.fromkeys(places, ErrorCode.invalid_txn_state)
+        found = {
+            (topic.name, each.partition_index): ErrorCode(each.partition_error_code)
+            for result in answer.results_by_transaction
+            for topic in result.topic_results
+            for each in topic.results_by_partition
+        }
+        return {at: found.get(at, ErrorCode.network_exception) for at in places}
+
+    async def ask_for_groups(
+        self, partition: Partition, transactional_id: str, pid: int, epoch: int, *, adds: bool
+    ) -> ErrorCode:
+        """Of a partition of `__consumer_offsets` that is here."""
+        if not partition.log.producers.may_write_in_transaction(pid, epoch):
+            at = partition.topic.name, partition.index
+            error = (await self.ask(transactional_id, pid, epoch, [at], adds=adds))[at]
+            if error is not ErrorCode.none:
+                return told(error, knows_abortable=adds)
+            partition.log.producers.transactions.verify(pid, epoch)
+        return ErrorCode.none
+
+
+def told(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
+    """What a producer is told that may not go on."""
+    match error:
+        case ErrorCode.producer_fenced:
+            return ErrorCode.invalid_producer_epoch
+        case ErrorCode.transaction_abortable if not knows_abortable:
+            return ErrorCode.invalid_txn_state
+        case _:
+            return error

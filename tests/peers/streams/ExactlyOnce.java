@@ -1,0 +1,41 @@
+import java.time.Duration;
+import java.util.Properties;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.Materialized;
+
+/** Counts the records of each key, exactly once, until its input ends. */
+public class ExactlyOnce {
+    public static void main(String[] args) throws Exception {
+        Properties properties = new Properties();
+        properties.put(StreamsConfig.APPLICATION_ID_CONFIG, args[1]);
+        properties.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, args[0]);
+        properties.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
+        properties.put(StreamsConfig.STATE_DIR_CONFIG, args[2]);
+        properties.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "50");
+        properties.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, "-1");
+        properties.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, "0");
+        properties.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.String().getClass());
+        properties.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.String().getClass());
+        StreamsBuilder builder = new StreamsBuilder();
+        builder.<String, String>stream(args[3])
+                .groupByKey()
+                .count(Materialized.as("counts"))
+                .toStream()
+                .mapValues(count -> Long.toString(count))
+                .to(args[4]);
+        KafkaStreams streams = new KafkaStreams(builder.build(), properties);
+        streams.setUncaughtExceptionHandler(error -> {
+            error.printStackTrace();
+            return org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse.REPLACE_THREAD;
+        });
+        streams.start();
+        System.out.println("started");
+        System.in.read();
+        streams.close(Duration.ofSeconds(20));
+        System.out.println("closed");
+    }
+}

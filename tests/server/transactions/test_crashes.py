@@ -1,0 +1,143 @@
+"""A producer in transactions, killed with the server in every single disk operation of its life: what was committed is
+there as a whole, with its offsets, and nothing else."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from oncelog.clock import ManualClock
+from oncelog.server.errors import ErrorCode
+from tests.depth import deeper, scaled
+from tests.log.memory_disk import Died, MemoryDisk
+from tests.log.transactions import committed_values
+from tests.server.transactions.house import FIRST_PID, House
+
+NAME, GROUP, TOPIC = "copier", "g", "t"
+PARTITIONS, ROUNDS = 2, 5
+STRIDE = 7  # every so many operations, in the quick tests
+
+
+@dataclass
+class Life:
+    """What the world outside knows."""
+
+    told: list[int] = field(default_factory=list)  # rounds that were said to be committed, or aborted
+    in_doubt: int = -1  # the round whose end was asked for, and not answered
+    next_pid: int = FIRST_PID
+
+
+def live(disk: MemoryDisk, clock: ManualClock, life: Life, first_round: int, *, raises: bool) -> None:
+    """From that round on: writes to each partition, an offset, and the end; every third is aborted."""
+    house = House(disk, clock, life.next_pid, "oncelog.flush=os")
+    try:
+        if house.topics.get(TOPIC) is None:
+            house.topics.create(TOPIC, PARTITIONS, {}, clock.now())
+        who = house.init(NAME)
+        while who.error is ErrorCode.concurrent_transactions:  # what the life before has left open is aborted
+            who = house.init(NAME)
+        assert who.error is ErrorCode.none
+        sequence = 0
+        for number in range(first_round, ROUNDS):
+            clock.advance(10)
+            for index in range(PARTITIONS):
+                house.write(NAME, who, TOPIC, index, sequence, b"%d" % number)
+            house.commit_offset(NAME, who, GROUP, TOPIC, number + 1)
+            life.in_doubt = number
+            ended = house.end(NAME, who, is_commit=number % 3 != 2, raises=raises)
+            assert ended.error is ErrorCode.none
+            life.in_doubt = -1
+            life.told.append(number)
+            who, sequence = (ended, 0) if raises else (who, sequence + 1)
+    finally:
+        life.next_pid = house.next_pid + 1000
+        house.stop()
+
+
+def seen(disk: MemoryDisk, clock: ManualClock, life: Life) -> tuple[list[int], int]:
+    """What a reader sees in every partition once nothing is open, and the group's offset."""
+    house = House(disk, clock, life.next_pid)
+    try:
+        if house.topics.get(TOPIC) is None:
+            return [], -1  # it had not begun
+        while house.init(NAME).error is ErrorCode.concurrent_transactions:
+            pass
+        found = []
+        for index in range(PARTITIONS):
+            log = house.partition(TOPIC, index).log
+            assert log.stable_offset == log.high_watermark
+            found.append([int(value or b"") for value in committed_values(log)])
+        assert all(each == found[0] for each in found), found
+        return found[0], house.offset(GROUP, TOPIC)
+    finally:
+        house.stop()
+        house.topics.close()
+
+
+def operations_of_a_life(*, raises: bool) -> int:
+    disk = MemoryDisk(1)
+    live(disk, ManualClock(), Life(), 0, raises=raises)
+    return disk.operations
+
+
+@deeper
+@pytest.mark.parametrize("raises", [False, True], ids=["first-version", "second-version"])
+def test_killed_in_any_disk_operation_it_is_all_or_nothing(raises: bool) -> None:
+    stride = max(1, STRIDE // scaled(1))
+    for operation in range(0, operations_of_a_life(raises=raises), stride):
+        disk, clock, life = MemoryDisk(operation), ManualClock(), Life()
+        disk.die_at(operation)
+        try:
+            live(disk, clock, life, 0, raises=raises)
+        except Died:
+            pass
+        disk = disk.crash(keep_all=True)
+        try:
+            values, offset = seen(disk, clock, life)
+        except AssertionError as error:
+            raise AssertionError(f"operation {operation}: {error}") from error
+        committed = [number for number in life.told if number % 3 != 2]
+        is_decided = life.in_doubt >= 0 and life.in_doubt % 3 != 2 and values[-1:] == [life.in_doubt]
+        expected = committed + [life.in_doubt] * is_decided
+        assert values == expected, (operation, life)
+        assert offset == (expected[-1] + 1 if expected else -1), (operation, life)
+
+
+def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced() -> None:
+    clock = ManualClock()
+    house = House(MemoryDisk(1), clock)
+    house.topics.create(TOPIC, 1, {}, clock.now())
+    who = house.init(NAME, timeout_ms=5_000)
+    house.write(NAME, who, TOPIC, 0, 0, b"a")
+    house.timers.advance(4_000)
+    log = house.partition(TOPIC, 0).log
+    assert log.stable_offset == 0
+    house.timers.advance(10_000)
+    assert log.stable_offset == log.high_watermark
+    assert committed_values(log) == []
+    assert house.end(NAME, who, is_commit=True, raises=False).error is ErrorCode.producer_fenced
+    house.stop()
+
+
+def test_an_id_that_nobody_uses_is_forgotten() -> None:
+    clock = ManualClock()
+    house = House(MemoryDisk(1), clock, FIRST_PID, "transactional.id.expiration.ms=100000000")
+    house.topics.create(TOPIC, 1, {}, clock.now())
+    assert (house.init(NAME).epoch, house.init("other").epoch) == (0, 0)
+    house.timers.advance(100_000_000 - 3_600_000)
+    assert house.init("other").epoch == 1
+    house.timers.advance(2 * 3_600_000)
+    assert set(house.transactions.entries) == {"other"}
+    assert house.init(NAME).epoch == 0
+    house.stop()
+
+
+def test_no_more_ids_than_there_is_room_for() -> None:
+    clock = ManualClock()
+    house = House(MemoryDisk(1), clock, FIRST_PID, "oncelog.max.transactional.ids=2")
+    assert [house.init(name).error for name in ("a", "b", "c", "a")] == [
+        ErrorCode.none,
+        ErrorCode.none,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.none,
+    ]
+    house.stop()
