@@ -27,7 +27,12 @@ def table() -> str:
 def _line(name: str, need: Need | None) -> str:
     if need is None:
         return f"| {name} | none | | |"
-    on = {Resource.TOPIC: "topic", Resource.GROUP: "group", Resource.CLUSTER: "cluster"}[need.resource]
+    on = {
+        Resource.TOPIC: "topic",
+        Resource.GROUP: "group",
+        Resource.CLUSTER: "cluster",
+        Resource.TRANSACTIONAL_ID: "transactional id",
+    }[need.resource]
     return f"| {name} | {word(Operation(need.operation).name)} | {on} | {need.note} |"
 
 

@@ -24,6 +24,9 @@ from tests.server.test_access import ASKED
 THERE, ABSENT = "orders", "absent"  # as long as each other: answers are compared as texts
 GROUP, OTHER_GROUP = "readers", "others"
 
+TRANSACTIONAL_ID = "payments"
+NOBODY = {"producer_id": -1, "producer_epoch": -1}
+
 Asked = tuple[str, int, dict[str, Any]]
 
 
@@ -31,6 +34,8 @@ def questions(topic: str, group: str = GROUP) -> list[Asked]:
     """Of each request one, or what it takes to come by all that it asks for; of a version that has a place for it."""
     one = [{"name": topic, "partitions": [0]}]
     offset = [{"name": topic, "partitions": [{"partition_index": 0, "committed_offset": 3}]}]
+    ours = {"transactional_id": TRANSACTIONAL_ID, "producer_id": 2**32, "producer_epoch": 0}
+    commit_of_transaction = {"group_id": group, "generation_id": -1, "member_id": "", "topics": offset}
     commit = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "topics": offset}
     member = {"group_id": group, "member_id": "nobody", "generation_id": 1}
     quota = {"entity": [{"entity_type": "user", "entity_name": "anna"}], "ops": []}
@@ -45,6 +50,7 @@ def questions(topic: str, group: str = GROUP) -> list[Asked]:
         ("offset_fetch", 8, {"groups": [{"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}]}),
         ("offset_fetch", 8, {"groups": [{"group_id": group, "topics": None}]}),
         ("find_coordinator", 4, {"key_type": 0, "coordinator_keys": [group]}),
+        ("find_coordinator", 4, {"key_type": 1, "coordinator_keys": [TRANSACTIONAL_ID]}),
         ("join_group", 5, {"group_id": group, "member_id": "nobody", "session_timeout": 10_000}),
         ("heartbeat", 3, member),
         ("leave_group", 3, {"group_id": group, "members": [{"member_id": "nobody"}]}),
@@ -57,6 +63,14 @@ def questions(topic: str, group: str = GROUP) -> list[Asked]:
         ("create_topics", 7, {"topics": [{"name": "newer", "num_partitions": 1, "replication_factor": 1}]}),
         ("delete_records", 2, {"topics": [{"name": topic, "partitions": [{"partition_index": 0, "offset": 0}]}]}),
         ("init_producer_id", 4, {"transactional_id": None, "producer_id": -1, "producer_epoch": -1}),
+        ("init_producer_id", 4, {"transactional_id": TRANSACTIONAL_ID, "transaction_timeout": 1000, **NOBODY}),
+        ("add_partitions_to_txn", 3, {f"v3_and_below_{name}": each for name, each in (ours | {"topics": one}).items()}),
+        ("add_partitions_to_txn", 4, {"transactions": [ours | {"topics": one, "verify_only": True}]}),
+        ("add_offsets_to_txn", 3, ours | {"group_id": group}),
+        ("end_txn", 3, ours | {"committed": True}),
+        ("write_txn_markers", 1, {"markers": []}),
+        ("txn_offset_commit", 3, ours | commit_of_transaction),
+        ("list_transactions", 0, {"state_filters": [], "producer_id_filters": []}),
         ("offset_for_leader_epoch", 3, {"topics": [{"topic": topic, "partitions": [{"partition": 0}]}]}),
         (
             "describe_acls",
@@ -99,6 +113,7 @@ class Noting:
     def __init__(self, *, topics: bool, groups: bool, cluster: bool) -> None:
         self.asked: set[tuple[Operation, Resource]] = set()
         self._given = {Resource.TOPIC: topics, Resource.GROUP: groups, Resource.CLUSTER: cluster}
+        self._given[Resource.TRANSACTIONAL_ID] = groups
 
     def may(self, operation: Operation, resource: Resource, name: str) -> bool:
         assert resource is not Resource.CLUSTER or name == CLUSTER_NAME
@@ -122,6 +137,7 @@ class Asking(Admin):
 
     async def start_groups(self) -> None:
         self.broker.groups.start()
+        self.broker.transactions.start()
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +164,11 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[tuple[Opera
 
 
 OF_ANOTHER_KIND = {
-    "produce": {(Operation.WRITE, Resource.TOPIC)},  # has no handler
+    "produce": {(Operation.WRITE, Resource.TOPIC), (Operation.WRITE, Resource.TRANSACTIONAL_ID)},  # has no handler
+    "describe_transactions": {  # kio reads no answer about one that there is not
+        (Operation.DESCRIBE, Resource.TOPIC),
+        (Operation.DESCRIBE, Resource.TRANSACTIONAL_ID),
+    },
     "fetch": {(Operation.CLUSTER_ACTION, Resource.CLUSTER)},  # a follower's is read by structs
 }
 
@@ -162,7 +182,7 @@ def test_a_request_asks_for_what_the_table_says(name: str, asked: dict[str, set[
 def test_every_request_is_in_the_table() -> None:
     assert NEEDS.keys() == {api.name for api in apis().values()}
     asked = {name for name, _, _ in questions(THERE)}
-    assert NEEDS.keys() - asked == {"produce"}
+    assert NEEDS.keys() - asked == {"produce", "describe_transactions"}
 
 
 def test_the_page_has_the_table() -> None:

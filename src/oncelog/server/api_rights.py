@@ -12,6 +12,10 @@ REFUSALS: Final = {
     Resource.TOPIC: (ErrorCode.topic_authorization_failed, "Topic authorization failed."),
     Resource.GROUP: (ErrorCode.group_authorization_failed, "Group authorization failed."),
     Resource.CLUSTER: (ErrorCode.cluster_authorization_failed, "Cluster authorization failed."),
+    Resource.TRANSACTIONAL_ID: (
+        ErrorCode.transactional_id_authorization_failed,
+        "Transactional Id authorization failed.",
+    ),
 }
 
 
@@ -56,9 +60,13 @@ def _cluster(operation: Operation, note: str = "") -> Need:
     return Need(operation, Resource.CLUSTER, note)
 
 
+def _transactional_id(operation: Operation, note: str = "") -> Need:
+    return Need(operation, Resource.TRANSACTIONAL_ID, note)
+
+
 WHOLE: Final = "the whole request is refused"
 NEEDS: Final[dict[str, tuple[Need, ...]]] = {
-    "produce": (_topic(Operation.WRITE),),
+    "produce": (_topic(Operation.WRITE), _transactional_id(Operation.WRITE, "of one that names it")),
     "fetch": (
         _topic(Operation.READ),
         _cluster(Operation.CLUSTER_ACTION, "from a follower, and nothing else; each topic is refused"),
@@ -75,7 +83,10 @@ NEEDS: Final[dict[str, tuple[Need, ...]]] = {
         _group(Operation.DESCRIBE),
         _topic(Operation.DESCRIBE, "where all are asked for, the others are left out"),
     ),
-    "find_coordinator": (_group(Operation.DESCRIBE),),
+    "find_coordinator": (
+        _group(Operation.DESCRIBE, "of a group"),
+        _transactional_id(Operation.DESCRIBE, "of a transactional id"),
+    ),
     "join_group": (_group(Operation.READ),),
     "heartbeat": (_group(Operation.READ),),
     "leave_group": (_group(Operation.READ),),
@@ -99,10 +110,27 @@ NEEDS: Final[dict[str, tuple[Need, ...]]] = {
     ),
     "delete_records": (_topic(Operation.DELETE),),
     "init_producer_id": (
+        _transactional_id(Operation.WRITE, "of one that names it, and nothing else then"),
         _cluster(Operation.IDEMPOTENT_WRITE, "or the next"),
         _topic(Operation.WRITE, "for any topic at all; else CLUSTER_AUTHORIZATION_FAILED"),
     ),
     "offset_for_leader_epoch": (_cluster(Operation.CLUSTER_ACTION, "or the next"), _topic(Operation.DESCRIBE)),
+    "add_partitions_to_txn": (
+        _transactional_id(Operation.WRITE, "each partition is refused"),
+        _topic(Operation.WRITE),
+        _cluster(Operation.CLUSTER_ACTION, "from a broker, and nothing else"),
+    ),
+    "add_offsets_to_txn": (_transactional_id(Operation.WRITE), _group(Operation.READ)),
+    "end_txn": (_transactional_id(Operation.WRITE),),
+    "write_txn_markers": (
+        _cluster(Operation.ALTER, "or the next"),
+        _cluster(Operation.CLUSTER_ACTION, "each partition is refused"),
+    ),
+    "txn_offset_commit": (
+        _transactional_id(Operation.WRITE, "each partition is refused"),
+        _group(Operation.READ, "each partition is refused"),
+        _topic(Operation.READ),
+    ),
     "describe_acls": (_cluster(Operation.DESCRIBE, WHOLE),),
     "create_acls": (_cluster(Operation.ALTER, "each is refused"),),
     "delete_acls": (_cluster(Operation.ALTER, "each is refused"),),
@@ -135,6 +163,11 @@ NEEDS: Final[dict[str, tuple[Need, ...]]] = {
     ),
     "describe_producers": (_topic(Operation.READ),),
     "unregister_broker": (_cluster(Operation.ALTER, WHOLE),),
+    "describe_transactions": (
+        _transactional_id(Operation.DESCRIBE),
+        _topic(Operation.DESCRIBE, "the others are left out"),
+    ),
+    "list_transactions": (_transactional_id(Operation.DESCRIBE, "the others are left out"),),
     "describe_topic_partitions": (_topic(Operation.DESCRIBE, "where all are asked for, the others are left out"),),
     "lease_pid": (_topic(Operation.WRITE),),
     "resume_pid": (_topic(Operation.WRITE),),

@@ -6,7 +6,7 @@ from typing import Any
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server.api import Api
 from oncelog.server.call import Call
-from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.errors import ErrorCode
 from oncelog.server.packing import packed_aside
 from oncelog.server.transactions.markers import Marking
 from oncelog.transactions.machine import RAISES
@@ -15,16 +15,14 @@ from oncelog.transactions.machine import RAISES
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
     may = call.rights.may
-    if not (
-        may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
-        or may(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)
-    ):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
-    markers = await call.each(request.markers, lambda each: _marker(each, call))
+    is_allowed = may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME) or may(
+        Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME
+    )
+    markers = await call.each(request.markers, lambda each: _marker(each, call, is_allowed))
     return call.new("WriteTxnMarkersResponse", markers=markers)
 
 
-async def _marker(marker: Any, call: Call) -> Any:
+async def _marker(marker: Any, call: Call, is_allowed: bool) -> Any:
     marking = Marking(
         marker.producer_id,
         marker.producer_epoch,
@@ -34,7 +32,9 @@ async def _marker(marker: Any, call: Call) -> Any:
     )
 
     async def partition(name: str, index: int) -> Any:
-        error = await call.broker.markers.write_here((name, index), marking)
+        error = ErrorCode.cluster_authorization_failed
+        if is_allowed:
+            error = await call.broker.markers.write_here((name, index), marking)
         return call.new("WritableTxnMarkerPartitionResult", partition_index=index, error_code=error)
 
     async def topic(each: Any) -> Any:
