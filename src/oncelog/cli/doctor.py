@@ -15,7 +15,7 @@ from oncelog.cli._options import ADMIN, DEFAULT_BROKER, SERVERS, Connecting, con
 if TYPE_CHECKING:
     from oncelog.doctor.finding import Finding
 
-EXTRAS: Final = ("columns", "spark", "connect", "chaos", "console", "secure", "flow", "zookeeper")
+EXTRAS: Final = ("columns", "spark", "connect", "chaos", "console", "secure", "oauth", "flow", "zookeeper")
 NAME_WIDTH: Final = 18
 
 
