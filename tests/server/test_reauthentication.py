@@ -4,8 +4,8 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from oncelog.client.net.sasl.scram import Scram
 
+from oncelog.security.scram_client import Scram
 from oncelog.server.errors import ErrorCode
 from oncelog.server.users import add_user
 from tests.raw.sasl import NONCE, prove, shake_hands
