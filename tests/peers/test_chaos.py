@@ -1,5 +1,6 @@
 """The experiment on a Kafka of the user's: only connections are hurt, and it is left as it was found."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from oncelog.chaos.plan import Target
 from oncelog.chaos.report import lines
 from oncelog.chaos.running import run
 from oncelog.client import Admin
+from tests.peers.apache import QUICK_BROKER, ApacheKafka
+from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip
 from tests.peers.server_process import ServerProcess
 
 HURT = frozenset({Target.CONNECTIONS, Target.RESPONSES})
@@ -43,6 +46,30 @@ def test_topics_stay_where_there_is_something_to_look_at_or_the_user_wants_them(
     kept = Options(messages=100, topic="kept", is_kept=True)
     assert run_on(kafka, kept, tmp_path / "kept").left == ("kept",)
     assert {"wrong", "kept"} <= topics_of(kafka)
+
+
+@pytest.mark.thorough
+def test_of_a_kafka_of_three_brokers_all_connections_are_hurt(tmp_path: Path) -> None:
+    try:
+        kafka_jars()
+    except MissingPeer as missing:
+        need_or_skip(missing)
+    copies = {"default.replication.factor": "3", "min.insync.replicas": "2"}
+    with ExitStack() as stack:
+        three = [ApacheKafka(tmp_path / str(node), settings=copies, jvm=QUICK_BROKER) for node in (1, 2, 3)]
+        for each in three:
+            each.join(three)
+        for each in three:
+            stack.callback(each.kill)
+            each.begin()
+        for each in three:
+            each.await_first_answer()
+        servers = ",".join(each.bootstrap_servers for each in three)
+        options = Options(messages=30_000, rate=5_000, every=2_000, partitions=3, targets=HURT, servers=servers)
+        (tmp_path / "run").mkdir()
+        found = run(options, tmp_path / "run")
+    assert found.verdict is Verdict.EXACT, lines(found)
+    assert {each.target for each in found.happened} == HURT
 
 
 def run_on(kafka: ServerProcess, options: Options, folder: Path) -> Outcome:

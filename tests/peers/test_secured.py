@@ -1,6 +1,7 @@
 """Every client gets in by TLS and a password, as the files of `--secure` have it, and by a certificate of its own."""
 
 import asyncio
+import os
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 
 from oncelog.embedded import Server
 from oncelog.references import properties
+from tests.cluster.stock.in_go import getting_in, program
 from tests.peers.jars import MissingPeer, kafka_java, need_or_skip
 from tests.server.tls_support import World, new_world
 
@@ -73,6 +75,49 @@ def test_our_client_sends_and_receives(server: Server) -> None:
             assert message is not None
             found.append(message.value())
     assert found == values
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_franz_go_sends_and_receives(server: Server, mechanism: str) -> None:
+    from oncelog.client import Producer
+
+    try:
+        franz = str(program())
+    except MissingPeer as missing:
+        need_or_skip(missing)
+    config = server.client_config
+    environment = os.environ | getting_in(config, mechanism)
+    topic, servers = f"franz-{mechanism}", config["bootstrap.servers"]
+    with Producer(config) as producer:
+        producer.list_topics(topic)  # makes it
+    sent = subprocess.run(
+        [franz, "send", servers, topic],
+        input="".join(f"key {number}\n" for number in range(100)),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TOOL_SECONDS,
+    )
+    assert sent.stdout.splitlines() == [f"ok {number}" for number in range(100)], sent.stderr
+    with subprocess.Popen(
+        [franz, "read", servers, topic, "franz"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as reading:
+        assert reading.stdin is not None and reading.stdout is not None
+        found = []
+        for line in reading.stdout:
+            word, *words = line.split()
+            if word == "read":
+                found.append(words[-1])
+            if len(found) == 100:
+                reading.stdin.close()
+                break
+        reading.kill()
+    assert found == [f"{number}" for number in range(100)]
 
 
 @pytest.mark.thorough

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -46,6 +47,16 @@ def _start(*words: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [str(program()), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     )
+
+
+def getting_in(config: Mapping[str, str], mechanism: str) -> dict[str, str]:
+    """As the program's environment says it, of librdkafka's properties."""
+    return {
+        "FRANZ_AUTHORITY": config["ssl.ca.location"],
+        "FRANZ_MECHANISM": mechanism,
+        "FRANZ_USER": config["sasl.username"],
+        "FRANZ_PASSWORD": config["sasl.password"],
+    }
 
 
 class FranzSender:

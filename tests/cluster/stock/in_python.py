@@ -75,11 +75,20 @@ class KafkaPythonMember(Member):
         try:
             consumer.subscribe([TOPIC], listener=OfKafkaPython(self))
             while not self.is_ending:
-                for messages in consumer.poll(timeout_ms=200).values():
+                for messages in _polled(consumer).values():
                     for message in messages:
                         self.take(message.partition, message.offset, message.value)
         finally:
             consumer.close()
+
+
+def _polled(consumer: Any) -> dict[Any, list[Any]]:
+    """While it looks for a coordinator it lets its application know, now and then, that a broker which is away refuses
+    connections, whoever's broker that is; and goes on with the next poll."""
+    try:
+        return dict(consumer.poll(timeout_ms=200))
+    except kafka.errors.KafkaConnectionError:
+        return {}
 
 
 class AiokafkaSender:

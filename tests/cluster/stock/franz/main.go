@@ -2,11 +2,15 @@
 //
 //	franz send SERVERS TOPIC          each line of the input, KEY VALUE, is produced; "ok VALUE" or "failed VALUE WHY"
 //	franz read SERVERS TOPIC GROUP    until the input ends: "read PARTITION OFFSET VALUE", "has PARTITION ...", "error WHY"
+//
+// FRANZ_AUTHORITY is a file of PEM, and says that there is TLS; FRANZ_MECHANISM, FRANZ_USER and FRANZ_PASSWORD who it is.
 package main
 
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +19,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 const (
@@ -34,11 +40,34 @@ func main() {
 	servers := kgo.SeedBrokers(strings.Split(os.Args[2], ",")...)
 	// A broker that hangs holds up what was asked of it for as long as these say.
 	patience := []kgo.Opt{servers, kgo.RequestTimeoutOverhead(impatient), kgo.ProduceRequestTimeout(impatient), kgo.DialTimeout(impatient)}
+	patience = append(patience, security()...)
 	if os.Args[1] == "send" {
 		send(os.Args[3], patience)
 	} else {
 		read(os.Args[3], os.Args[4], patience)
 	}
+}
+
+func security() (options []kgo.Opt) {
+	if file := os.Getenv("FRANZ_AUTHORITY"); file != "" {
+		authority, err := os.ReadFile(file)
+		trusted := x509.NewCertPool()
+		if err != nil || !trusted.AppendCertsFromPEM(authority) {
+			fmt.Fprintln(os.Stderr, "no certificate in", file)
+			os.Exit(1)
+		}
+		options = append(options, kgo.DialTLSConfig(&tls.Config{RootCAs: trusted}))
+	}
+	user, password := os.Getenv("FRANZ_USER"), os.Getenv("FRANZ_PASSWORD")
+	switch os.Getenv("FRANZ_MECHANISM") {
+	case "PLAIN":
+		options = append(options, kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism()))
+	case "SCRAM-SHA-256":
+		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha256Mechanism()))
+	case "SCRAM-SHA-512":
+		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism()))
+	}
+	return options
 }
 
 func client(options []kgo.Opt) *kgo.Client {
