@@ -11,7 +11,7 @@ from oncelog.metrics import http as metrics_http
 from oncelog.server import connection, memory, topic_rules
 from oncelog.server.bodies import MOST_UNFOLDED_BYTES
 from oncelog.server.call import ANSWER_BYTES
-from oncelog.server.groups import coordinator
+from oncelog.server.groups import coordinator, store
 from oncelog.server.groups.messages import MOST_ID_CHARACTERS
 from oncelog.server.settings import Settings
 from oncelog.wire.bounds import MOST_ELEMENTS, MOST_STRING_BYTES
@@ -53,7 +53,7 @@ VALUES = {
     "groups": f"{SETTINGS.oncelog_max_groups:,}",
     "members of a group, and ids handed out": f"{SETTINGS.group_max_size:,}",
     "what members of all groups say of themselves and are assigned": mib(coordinator.MEMBERS_BYTES),
-    "offsets of all groups with their metadata": mib(coordinator.OFFSETS_BYTES),
+    "offsets of all groups with their metadata": mib(store.OFFSETS_BYTES),
     "metadata of an offset": f"{SETTINGS.offset_metadata_max_bytes:,} characters",
     "what one OffsetCommit stores": f"{SETTINGS.message_max_bytes:,} bytes",
     "size of a request to the [page](console.md), with its body": (

@@ -148,10 +148,8 @@ class Producing:
         self._requests.append(Many(version, correlation_id, request.acks, topics))
         if len(self._requests) % CLOCK_REQUESTS == 0:
             self._look_at_the_clock(now)
-        if self._transaction is not None:
-            self._transaction = None
-            return None
-        if refusal is None and len(topics) == 1 and len(topics[0][1]) == 1:
+        was_in_transaction, self._transaction = self._transaction is not None, None
+        if refusal is None and not was_in_transaction and len(topics) == 1 and len(topics[0][1]) == 1:
             partition = topics[0][1][0].partition
             if partition is not None:
                 return pattern_of(buffer, header_at, end, version, request, partition)
@@ -166,8 +164,7 @@ class Producing:
         verification: Verification | None,
     ) -> tuple[ErrorCode, str] | None:
         """Raises VerifyFirst."""
-        name = request.transactional_id
-        assert name is not None
+        name = request.transactional_id or ""
         if not self.rights.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, name):
             return ErrorCode.transactional_id_authorization_failed, "Transactional Id authorization failed."
         if done is None and verification is None:
@@ -180,8 +177,7 @@ class Producing:
     def take_transaction(self, request: ProduceRequest, version: int, verification: Verification | None) -> None:
         """What is staged next belongs to it."""
         if request.transactional_id is not None:
-            refused = {} if verification is None else verification.refused
-            self._transaction = InTransaction(refused, version >= ADDS)
+            self._transaction = InTransaction(verification.refused if verification else {}, version >= ADDS)
 
     def _placed(self, topics: Sequence[ProduceTopic], version: int) -> Iterator[tuple[Partition, int, int]]:
         for name, partitions in topics:

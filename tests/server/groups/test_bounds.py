@@ -51,7 +51,7 @@ async def test_of_commits_that_no_longer_count_a_start_reads_no_more_than_a_segm
 async def test_what_all_groups_commit_is_bounded_and_who_commits_again_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("oncelog.server.groups.coordinator.OFFSETS_BYTES", 100_000)
+    monkeypatch.setattr("oncelog.server.groups.store.OFFSETS_BYTES", 100_000)
     house = House("offsets.topic.num.partitions=1")
     house.make_topic("t")
     answers = [house.commit(f"g{number}", "t", 1, metadata="m" * 3000) for number in range(100)]

@@ -98,7 +98,7 @@ class House:
         assert added is ErrorCode.none, added
         committed = {TopicPartition(topic, 0): CommittedOffset(offset, -1, "", self.clock.now().wall_ms)}
         within = InTransaction(who.pid, who.epoch)
-        settled = self.groups.commit_in_transaction(group, committed, within, self.clock.now())
+        settled = self.groups.in_transactions.put(group, committed, within, self.clock.now())
         assert settled is ErrorCode.none, settled
 
     def end(self, name: str, who: Initialised, *, is_commit: bool, raises: bool) -> Initialised:

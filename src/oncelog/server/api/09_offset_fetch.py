@@ -126,7 +126,7 @@ async def _topic(
     is_stable_only: bool,
 ) -> Any:
     plural = "s" if call.version >= MANY_GROUPS else ""
-    type_name, is_pending = f"OffsetFetchResponsePartition{plural}", call.broker.groups.is_pending
+    type_name, is_pending = f"OffsetFetchResponsePartition{plural}", call.broker.groups.in_transactions.is_pending
 
     def partition(index: int) -> Any:
         is_unstable = error is ErrorCode.none and is_stable_only and is_pending(group_id, name, index)

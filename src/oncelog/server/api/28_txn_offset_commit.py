@@ -66,7 +66,7 @@ async def _commit(request: Any, accepted: dict[TopicPartition, CommittedOffset],
     making = groups.making_place(call.now)
     if making is not None:
         await making
-    error = groups.check_commit_in_transaction(
+    error = groups.in_transactions.check(
         request.group_id,
         getattr(request, "member_id", ""),
         getattr(request, "group_instance_id", None),
@@ -83,7 +83,7 @@ async def _commit(request: Any, accepted: dict[TopicPartition, CommittedOffset],
     if error is not ErrorCode.none:
         return error
     within, now = InTransaction(pid, epoch), broker.clock.now()
-    settled = groups.commit_in_transaction(request.group_id, accepted, within, now, call.client_host)
+    settled = groups.in_transactions.put(request.group_id, accepted, within, now, call.client_host)
     return settled if isinstance(settled, ErrorCode) else await settled
 
 

@@ -13,10 +13,11 @@ from typing import TypeVar
 from oncelog.clock import Clock, Now
 from oncelog.log.steps import Pauses, Steps, at_once
 from oncelog.server.alarms import Alarms, CallLater, InTurns, TimerHandle
-from oncelog.server.coordinator_topic import InTransaction, KeyValue
+from oncelog.server.coordinator_topic import KeyValue
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.forgetting import MINUTE_MS, REMOVED_AT_A_TIME, Forgetting
 from oncelog.server.groups.group import Group
+from oncelog.server.groups.in_transactions import CommitsInTransactions
 from oncelog.server.groups.messages import (
     MEMBER_BYTES,
     MOST_ID_CHARACTERS,
@@ -32,7 +33,7 @@ from oncelog.server.groups.messages import (
     SyncRequest,
 )
 from oncelog.server.groups.moves import GroupMemory
-from oncelog.server.groups.offsets import ENTRY_BYTES, TopicPartition
+from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.state import State
 from oncelog.server.groups.store import GroupStore, Settled
@@ -43,7 +44,6 @@ from oncelog.server.topics import Partition, Topic, Topics
 logger = logging.getLogger(__name__)
 
 MEMBERS_BYTES = 256 * 2**20  # what members of all groups say of themselves and are assigned
-OFFSETS_BYTES = 512 * 2**20  # what all groups have committed, with its metadata
 HOUSEKEEPING = None  # the name of the coordinator's own alarm
 TOLD_AT_A_TIME = 100  # members: each answer wakes a connection
 
@@ -79,6 +79,7 @@ class GroupCoordinator:
         self._limits = limits_of(settings)
         self._store = GroupStore(settings, topics, request_flush, broker_count, self._take_what_is_led)
         self._moves = Moves(GroupMemory(self._store, self._limits, clock, self._came, self._went))
+        self.in_transactions = CommitsInTransactions(self._store, self._new_group, self.check_name)
         self._forgetting = Forgetting(settings, topics, self._store, lambda: self._is_running)
         self._alarms = Alarms(call_later or _call_later, lambda: clock.now().monotonic_ms, self._ring, in_turns)
         self._counted_bytes: dict[str, int] = {}  # of each group, as it is in the sum of all
@@ -255,9 +256,7 @@ class GroupCoordinator:
         """After `check_commit`. All of them are stored, or none. Who has turns made the records of them before."""
         if not committed:
             return ErrorCode.none
-        offsets = self._store.offsets
-        growth_bytes = offsets.growth_bytes(group_id, committed)
-        if growth_bytes > 0 and offsets.held_bytes + growth_bytes > OFFSETS_BYTES:
+        if not self._store.has_room_for_offsets(self._store.offsets.growth_bytes(group_id, committed)):
             return ErrorCode.coordinator_not_available
         group = self.groups.get(group_id)
         if group is None:
@@ -269,55 +268,6 @@ class GroupCoordinator:
         except KafkaError as refusal:
             self._store.forget_if_void(group)
             return refusal.code
-
-    def commit_in_transaction(
-        self,
-        group_id: str,
-        committed: Mapping[TopicPartition, CommittedOffset],
-        within: InTransaction,
-        now: Now,
-        client_host: str = "",
-    ) -> Settled:
-        """After `check_commit_in_transaction`. They count once the transaction is committed."""
-        offsets, pending = self._store.offsets, self._store.pending
-        growth_bytes = len(committed) * ENTRY_BYTES + sum(len(each.metadata) for each in committed.values())
-        if offsets.held_bytes + pending.held_bytes + growth_bytes > OFFSETS_BYTES:
-            return ErrorCode.coordinator_not_available
-        group = self.groups.get(group_id) or self._new_group(group_id, client_host, now)
-        if group is None:
-            return ErrorCode.group_max_size_reached
-        try:
-            return self._store.put_pending(group_id, committed, within, now)
-        except KafkaError as refusal:
-            self._store.forget_if_void(group)
-            return refusal.code
-
-    def check_commit_in_transaction(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now
-    ) -> ErrorCode:
-        error = self.check_name(group_id)
-        group = self.groups.get(group_id)
-        if error is not ErrorCode.none:
-            return error
-        if group is None:
-            return ErrorCode.none if generation < 0 else ErrorCode.illegal_generation
-        is_anybody = generation < 0 and not member_id and instance_id is None
-        error = ErrorCode.none if is_anybody else group.check_commit(member_id, instance_id, generation, now)
-        return ErrorCode.none if error is ErrorCode.rebalance_in_progress else error
-
-    def end_transaction(self, partition: Partition, pid: int, *, is_commit: bool) -> None:
-        """Its marker is in that partition of `__consumer_offsets`, below the high watermark."""
-        for group_id in self._store.end_transaction(partition, pid, is_commit=is_commit):
-            group = self.groups.get(group_id)
-            if group is not None:
-                self._store.forget_if_void(group)
-
-    def serves(self, partition: Partition) -> bool:
-        """Whether the groups of that partition are here."""
-        return partition.leads and self._store.topic.served.get(partition.index) == partition.log.leader_epoch
-
-    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        return self._store.pending.is_pending(group_id, topic, partition)
 
     def committed(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         return self._store.offsets.get(group_id, topic, partition)

@@ -26,6 +26,9 @@ TOMBSTONES_A_BATCH = 5_000  # many records are taken away in batches well below 
 Settled = ErrorCode | asyncio.Future[ErrorCode]
 
 
+OFFSETS_BYTES = 512 * 2**20  # what all groups have committed, with its metadata
+
+
 class GroupStore:
     def __init__(
         self,
@@ -165,6 +168,10 @@ class GroupStore:
 
         self.topic.when_settled(partition, end, settled)
         return future
+
+    def has_room_for_offsets(self, growth_bytes: int) -> bool:
+        """For so much more of offsets, those of open transactions included."""
+        return growth_bytes <= 0 or self.offsets.held_bytes + self.pending.held_bytes + growth_bytes <= OFFSETS_BYTES
 
     def forget_if_void(self, group: Group) -> None:
         """A group without any member in the end leaves nothing behind."""

@@ -87,7 +87,7 @@ class Markers:
         if partition is None:
             return ErrorCode.unknown_topic_or_partition
         is_for_groups = at[0] == OFFSETS_TOPIC
-        if not partition.leads or (is_for_groups and not self._groups.serves(partition)):
+        if not partition.leads or (is_for_groups and not self._groups.in_transactions.serves(partition)):
             return ErrorCode.not_leader_or_follower
         if not partition.has_enough_in_sync:
             return ErrorCode.not_enough_replicas
@@ -113,7 +113,7 @@ class Markers:
         if fate is Fate.LOST:
             return ErrorCode.not_leader_or_follower
         if is_for_groups:
-            self._groups.end_transaction(partition, marking.pid, is_commit=marking.is_commit)
+            self._groups.in_transactions.end(partition, marking.pid, is_commit=marking.is_commit)
         return ErrorCode.none
 
     async def _ask(
