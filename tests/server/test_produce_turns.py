@@ -35,8 +35,8 @@ def in_turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return part(self, *arguments)
 
     monkeypatch.setattr("oncelog.server.turns.TURN_MS", 0)
-    monkeypatch.setattr("oncelog.server.produce.AT_ONCE", 1)
-    monkeypatch.setattr("oncelog.server.produce.PARTITIONS_IN_A_STEP", 1)
+    monkeypatch.setattr("oncelog.server.produce_turns.AT_ONCE", 1)
+    monkeypatch.setattr("oncelog.server.produce_turns.PARTITIONS_IN_A_STEP", 1)
     monkeypatch.setattr(Producing, "commit_part", watched)
     return happened
 
@@ -73,10 +73,10 @@ def test_others_have_turns_while_a_request_for_many_partitions_is_staged(
 def test_others_have_turns_while_a_request_of_many_bytes_is_staged(
     server: Server, in_turns: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncelog.server.produce.AT_ONCE", 200)
-    monkeypatch.setattr("oncelog.server.produce.PARTITIONS_IN_A_STEP", 50)
-    monkeypatch.setattr("oncelog.server.produce.AT_ONCE_BYTES", 100_000)
-    monkeypatch.setattr("oncelog.server.produce.BYTES_IN_A_STEP", 40_000)
+    monkeypatch.setattr("oncelog.server.produce_turns.AT_ONCE", 200)
+    monkeypatch.setattr("oncelog.server.produce_turns.PARTITIONS_IN_A_STEP", 50)
+    monkeypatch.setattr("oncelog.server.produce_turns.AT_ONCE_BYTES", 100_000)
+    monkeypatch.setattr("oncelog.server.produce_turns.BYTES_IN_A_STEP", 40_000)
     with RawConnection(server.bootstrap_servers) as raw:
         topic = new_topic(raw, partitions=6)
         for partitions, size_bytes, steps in ((range(6), 10_000, 0), (range(6), 20_000, 3), (range(1), 120_000, 0)):

@@ -33,9 +33,7 @@ def test_legal_names_are_taken(topics: Topics, name: str) -> None:
     assert topics.create(name, 1, {}, NOW).name == name
 
 
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n", "a\0", "../etc"] 
-)
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n", "a\0", "../etc"])
 def test_illegal_names_are_refused(topics: Topics, name: str) -> None:
     assert refusal(lambda: topics.create(name, 1, {}, NOW)) is ErrorCode.invalid_topic_exception
 

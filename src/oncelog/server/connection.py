@@ -29,9 +29,10 @@ from oncelog.server.eagerly import Pending, begun
 from oncelog.server.endpoints import Endpoint
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.outgoing import Outgoing
-from oncelog.server.produce import InTurns, Producing, TurnsFirst
+from oncelog.server.produce import Producing
 from oncelog.server.produce_pattern import Pattern
 from oncelog.server.produce_transactions import Verification, VerifyFirst
+from oncelog.server.produce_turns import InTurns, TurnsFirst
 from oncelog.server.produced import Commit
 from oncelog.server.reading import read_by_kio, read_fast
 from oncelog.server.receiver import LARGE_FRAME_BYTES, Receiver

@@ -5,8 +5,7 @@ and the batches may lie in the receive buffer until they are written.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
 from uuid import UUID
 
 from oncelog.clock import Now
@@ -14,7 +13,7 @@ from oncelog.log.config import Flush
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import End, Fate, PartitionLog, Staged
 from oncelog.producers.decision import Decision
-from oncelog.records.errors import BadBatch, BadBatchKind, InvalidRecord, TooLarge
+from oncelog.records.errors import BadBatch, InvalidRecord
 from oncelog.records.header import HEADER_BYTES, BatchHeader, check_in_transaction, check_produced, read_header
 from oncelog.security.operations import Operation, Resource
 from oncelog.server.access import EVERY_RIGHT, Rights
@@ -33,17 +32,16 @@ from oncelog.server.bodies import (
 from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.partitions import INTERNAL, NOT_HERE, why_unwritable
+from oncelog.server.produce_errors import OF_BAD_BATCH, OF_DECISION
 from oncelog.server.produce_pattern import Pattern, pattern_of
-from oncelog.server.produce_transactions import ADDS, Verification, VerifyFirst, wanted_in
-from oncelog.server.produced import Commit, Many, One, Outcome, Request, fail
+from oncelog.server.produce_transactions import ADDS, InTransaction, Verification, VerifyFirst, wanted_in
+from oncelog.server.produce_turns import InTurns, TurnsFirst, is_much
+from oncelog.server.produced import Commit, Many, One, Outcome, Request, damaged_outcome, fail
 from oncelog.server.record_rules import NO_KEY
 from oncelog.server.topics import Partition, Topic
-from oncelog.server.turns import called
-from oncelog.transactions.machine import TopicPartition
 from oncelog.wire.hot import (
     NO_RECORDS,
     PRODUCE_TOPIC_IDS,
-    ProducePartition,
     ProduceRequest,
     ProduceTopic,
     read_produce,
@@ -52,141 +50,17 @@ from oncelog.wire.hot import (
 logger = logging.getLogger(__name__)
 
 ALL_REPLICAS = -1
-UNLISTED = "the batch is not part of an ongoing transaction of its producer"
 CLOCK_REQUESTS = 64  # of a chunk: who makes each of them cost much is noticed
 CLOCK_RECORDS = 1_000  # a batch of fewer is looked into in no time
 TURN_MS = 20  # once looking into batches has taken so long, the other connections are due
-AT_ONCE, AT_ONCE_BYTES = 200, 8 * 2**20  # partitions of a request; one for more is staged and committed in turns
-PARTITIONS_IN_A_STEP, BYTES_IN_A_STEP = 50, 2**20  # half a millisecond, most of it the system's copy
 MOST_TURN_MS = 500  # after so long the rest of one request has to be sent again
 TOO_MUCH = "the batches before it in this request took too long to look into; send it again"
 OVERLAP = "the first records came by another way while this batch was looked into; send it again"
 OUT_OF_TIME = "records are refused for their timestamps, which are too far behind or ahead of the clock"
 FROM_THE_FUTURE = "the max timestamp of the batch is further ahead of the clock than message.timestamp.after.max.ms"
 
-_OF_DECISION = {
-    Decision.OUT_OF_ORDER: (ErrorCode.out_of_order_sequence_number, None),
-    Decision.UNKNOWN_PRODUCER: (
-        ErrorCode.unknown_producer_id,
-        "the lease expired, never wrote to this partition, or was never granted",
-    ),
-    Decision.FENCED: (ErrorCode.invalid_producer_epoch, None),
-    # Kafka has no word for this; the clients' meaning of it is right: nothing was appended, try again.
-    Decision.FULL: (
-        ErrorCode.not_enough_replicas,
-        "no room for another live producer; see oncelog.producer.kafka.entries and oncelog.max.producer.kafka.entries",
-    ),
-    Decision.DUPLICATE_FORGOTTEN: (ErrorCode.duplicate_sequence_number, None),
-    Decision.IN_TRANSACTION: (
-        ErrorCode.invalid_txn_state,
-        "the producer's transaction is open, and this is outside of it",
-    ),
-}
-_OF_BAD_BATCH = {
-    BadBatchKind.CORRUPT: ErrorCode.corrupt_message,
-    BadBatchKind.INVALID: ErrorCode.invalid_record,
-    BadBatchKind.OLD_FORMAT: ErrorCode.invalid_record,
-    BadBatchKind.UNKNOWN_CODEC: ErrorCode.unsupported_compression_type,
-    BadBatchKind.TIMESTAMP_TYPE: ErrorCode.invalid_timestamp,
-    BadBatchKind.TRANSACTIONAL: ErrorCode.transactional_id_authorization_failed,
-}
 Bound = tuple[PartitionLog, int, int]  # for which log a batch is, and where it begins and ends
 _STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
-
-
-class InTurns:
-    """A request for very many partitions, or of very many bytes for several. They are staged and committed some at a
-    time, and when all of them are, it is served as if it had been at once. Where its client hangs up, the rest of it
-    never came."""
-
-    def __init__(
-        self,
-        broker: Broker,
-        buffer: bytearray,
-        request: ProduceRequest,
-        version: int,
-        verdicts: Verdicts,
-        rights: Rights,
-        verification: Verification | None,
-    ) -> None:
-        self._broker = broker
-        self._rights = rights
-        self._verification = verification
-        self._buffer = buffer
-        self.request = request
-        self._version = version
-        self._verdicts = verdicts
-        self.topics: list[tuple[bytes, list[Outcome]]] = []
-
-    def keep(self) -> None:
-        """The buffer will be used for something else meanwhile."""
-        self._buffer = bytearray(self._buffer)
-
-    async def run(self) -> None:
-        turns, housekeeping, producing = self._broker.turns, self._broker.housekeeping, Producing(self._broker)
-        producing.rights = self._rights
-        producing.take_transaction(self.request, self._version, self._verification)
-        for name, partitions in self.request.topics:
-            outcomes: list[Outcome] = []
-            self.topics.append((name, outcomes))
-            for size_bytes, part in _parts(partitions):
-                while not housekeeping.has_room(size_bytes):
-                    await called(housekeeping.wait_for_room)
-                if turns.is_over():
-                    await turns.next()
-                committed = producing.commit_part(
-                    (name, part), self._buffer, self.request, self._version, self._verdicts
-                )
-                for outcome in committed:
-                    outcome.make()
-                outcomes += committed
-
-
-def _is_much(topics: Sequence[ProduceTopic], size_bytes: int) -> bool:
-    count = sum(len(partitions) for _, partitions in topics)
-    return count > AT_ONCE or (count > 1 and size_bytes > AT_ONCE_BYTES)
-
-
-def _parts(partitions: Sequence[ProducePartition]) -> Iterator[tuple[int, list[ProducePartition]]]:
-    part: list[ProducePartition] = []
-    size_bytes = 0
-    for each in partitions:
-        part.append(each)
-        size_bytes += max(each[2] - each[1], 0)  # there may be NO_RECORDS
-        if len(part) == PARTITIONS_IN_A_STEP or size_bytes >= BYTES_IN_A_STEP:
-            yield size_bytes, part
-            part, size_bytes = [], 0
-    if part:
-        yield size_bytes, part
-
-
-class TurnsFirst(Exception):
-    """Nothing of the request was staged: this is to be done before."""
-
-    def __init__(self, look: InTurns) -> None:
-        super().__init__("a request has to be staged in turns")
-        self.look = look
-
-
-class InTransaction(NamedTuple):
-    """The transaction that a request names, as far as its coordinator was asked."""
-
-    refused: Mapping[TopicPartition, tuple[ErrorCode, str | None]]
-    adds: bool
-
-    def stage(self, partition: Partition, batch: memoryview, header: BatchHeader, now: Now) -> Staged:
-        """Raises KafkaError."""
-        refusal = self.refused.get((partition.topic.name, partition.index))
-        if refusal is not None:
-            raise KafkaError(*refusal)
-        if not partition.log.producers.may_write_in_transaction(header.producer_id, header.producer_epoch):
-            raise KafkaError(ErrorCode.invalid_txn_state, UNLISTED)  # it has ended meanwhile
-        return partition.log.stage_in_transaction(batch, header, now, begins_at_zero=self.adds)
-
-
-def _damaged(index: int, partition: Partition, damage: InvalidRecord, code: ErrorCode) -> Outcome:
-    is_large = isinstance(damage, TooLarge)  # a producer that knows how to makes two of it
-    return Outcome(index, partition, None, ErrorCode.message_too_large if is_large else code, str(damage))
 
 
 def _is_cut(known: Verdict | None, dropped_records: int) -> bool:
@@ -244,8 +118,11 @@ class Producing:
         if done is None and refusal is None:
             self._bodies.look_first(buffer, header_at, self._batches(request.topics, version), now.wall_ms, verdicts)
             self._trim_first(buffer, header_at, self._bound(request.topics, version), now, verdicts)
-            if _is_much(request.topics, end - at):
-                look = InTurns(self._broker, buffer, request, version, verdicts, self.rights, verification)
+            if is_much(request.topics, end - at):
+                broker = self._broker
+                look = InTurns(
+                    broker, buffer, request, version, verdicts, self.rights, verification, lambda: Producing(broker)
+                )
                 self._end_transaction()
                 raise TurnsFirst(look)
         self._acks = request.acks
@@ -456,22 +333,25 @@ class Producing:
             damaged = ErrorCode.corrupt_message  # only what must be cut is looked into there
             staged = log.stage(batch, header, now, trim_at_once)
         except BadBatch as bad:
-            return Outcome(index, partition, None, _OF_BAD_BATCH[bad.kind], bad.message)
+            return Outcome(index, partition, None, OF_BAD_BATCH[bad.kind], bad.message)
         except InvalidRecord as damage:
             self._look_at_the_clock(now)
-            return _damaged(index, partition, damage, damaged)
+            return damaged_outcome(index, partition, damage, damaged)
         except LogStorageError as failure:
             return Outcome(index, partition, None, _STORAGE_ERROR, str(failure))
-        return self._outcome(partition, index, staged, now)
+        if staged[0]:
+            return self._outcome(partition, index, staged, now)
+        self._touched[partition] = None
+        return Outcome(index, partition, staged)
 
     def _outcome(self, partition: Partition, index: int, staged: Staged, now: Now) -> Outcome:
-        if staged[0]:
-            self._look_at_the_clock(now)
-            refusal = _OF_DECISION.get(staged[0])
-            if refusal is not None:
-                if not self._broker.is_sure(partition, now):
-                    refusal = ErrorCode.not_leader_or_follower, NOT_HERE
-                return Outcome(index, partition, None, *refusal)
+        """Of anything but a plain append."""
+        self._look_at_the_clock(now)
+        refusal = OF_DECISION.get(staged[0])
+        if refusal is not None:
+            if not self._broker.is_sure(partition, now):
+                refusal = ErrorCode.not_leader_or_follower, NOT_HERE
+            return Outcome(index, partition, None, *refusal)
         self._touched[partition] = None
         return Outcome(index, partition, staged)
 
@@ -500,14 +380,17 @@ class Producing:
             else:
                 staged = log.stage(batch, header, now, trim_at_once)
         except BadBatch as bad:
-            return Outcome(index, partition, None, _OF_BAD_BATCH[bad.kind], bad.message)
+            return Outcome(index, partition, None, OF_BAD_BATCH[bad.kind], bad.message)
         except InvalidRecord as damage:
-            return _damaged(index, partition, damage, ErrorCode.invalid_record)
+            return damaged_outcome(index, partition, damage, ErrorCode.invalid_record)
         except LogStorageError as failure:
             return Outcome(index, partition, None, _STORAGE_ERROR, str(failure))
         except KafkaError as refusal:
             return Outcome(index, partition, None, refusal.code, refusal.message)
-        return self._outcome(partition, index, staged, now)
+        if staged.decision is not Decision.APPEND:
+            return self._outcome(partition, index, staged, now)
+        self._touched[partition] = None
+        return Outcome(index, partition, staged)
 
     def _unfit(self, partition: Partition, size_bytes: int, now: Now) -> tuple[ErrorCode, str] | None:
         needs_all = self._acks == ALL_REPLICAS
@@ -546,7 +429,7 @@ class Producing:
                 self._look_at_the_clock(now)
         if isinstance(refused, InvalidRecord):  # raised again, it would hold this frame, and this frame it
             self._look_at_the_clock(now)
-            return _damaged(index, partition, refused, ErrorCode.invalid_record)
+            return damaged_outcome(index, partition, refused, ErrorCode.invalid_record)
         if refused.records and not refused.times:
             return Outcome(index, partition, None, ErrorCode.invalid_record, NO_KEY, refused.records)
         is_of_the_future = header.max_timestamp - now.wall_ms > log.config.ahead_max_ms

@@ -4,24 +4,43 @@ The connection stands still meanwhile, as where a thread looks into a request, a
 same bytes. What was found good the logs remember until it is used; what was not, this remembers.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from oncelog.records.header import HEADER_BYTES, TRANSACTIONAL, read_header
+from oncelog.clock import Now
+from oncelog.log.partition import Staged
+from oncelog.records.header import HEADER_BYTES, TRANSACTIONAL, BatchHeader, read_header
 from oncelog.server.broker import Broker
-from oncelog.server.errors import ErrorCode
+from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.topics import Partition
 from oncelog.server.transactions.verifying import told
 from oncelog.transactions.machine import TopicPartition
 
 ADDS, KNOWS_ABORTABLE = 12, 11  # versions of Produce
 NOT_ADDED = "Partition was not added to the transaction"
+UNLISTED = "the batch is not part of an ongoing transaction of its producer"
 _RETRIED = (
     ErrorCode.network_exception,
     ErrorCode.coordinator_load_in_progress,
     ErrorCode.coordinator_not_available,
     ErrorCode.not_coordinator,
 )
+
+
+class InTransaction(NamedTuple):
+    """The transaction that a request names, as far as its coordinator was asked."""
+
+    refused: Mapping[TopicPartition, tuple[ErrorCode, str | None]]
+    adds: bool
+
+    def stage(self, partition: Partition, batch: memoryview, header: BatchHeader, now: Now) -> Staged:
+        """Raises KafkaError."""
+        refusal = self.refused.get((partition.topic.name, partition.index))
+        if refusal is not None:
+            raise KafkaError(*refusal)
+        if not partition.log.producers.may_write_in_transaction(header.producer_id, header.producer_epoch):
+            raise KafkaError(ErrorCode.invalid_txn_state, UNLISTED)  # it has ended meanwhile
+        return partition.log.stage_in_transaction(batch, header, now, begins_at_zero=self.adds)
 
 
 class Wanted(NamedTuple):

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from oncelog.log.partition import End, Fate, Staged
+from oncelog.records.errors import InvalidRecord, TooLarge
 from oncelog.server.errors import ErrorCode
 from oncelog.server.produce_pattern import Pattern
 from oncelog.server.topics import Partition
@@ -133,6 +134,11 @@ class Commit(NamedTuple):
                 log = partition.log
                 fail(self.requests, partition, log.offline or "the topic was deleted", log.high_watermark)
         return [request.frame() for request in self.requests if request.acks != 0]
+
+
+def damaged_outcome(index: int, partition: Partition, damage: InvalidRecord, code: ErrorCode) -> Outcome:
+    is_large = isinstance(damage, TooLarge)  # a producer that knows how to makes two of it
+    return Outcome(index, partition, None, ErrorCode.message_too_large if is_large else code, str(damage))
 
 
 def fail(

@@ -7,7 +7,7 @@ answered by a future; when the client hangs up the future is cancelled, and the 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from typing import TypeVar
 
 from oncelog.clock import Clock, Now
@@ -36,6 +36,7 @@ from oncelog.server.groups.offsets import ENTRY_BYTES, TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.state import State
 from oncelog.server.groups.store import GroupStore, Settled
+from oncelog.server.groups.telling import TOLD_AT_A_TIME, telling
 from oncelog.server.moves import Moves
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Partition, Topic, Topics
@@ -45,7 +46,6 @@ logger = logging.getLogger(__name__)
 MEMBERS_BYTES = 256 * 2**20  # what members of all groups say of themselves and are assigned
 OFFSETS_BYTES = 512 * 2**20  # what all groups have committed, with its metadata
 HOUSEKEEPING = None  # the name of the coordinator's own alarm
-TOLD_AT_A_TIME = 100  # members: each answer wakes a connection
 
 T = TypeVar("T", JoinAnswer, SyncAnswer)
 Run = Callable[[Steps[Topic]], Awaitable[Topic]]  # where it need not be done at once
@@ -133,7 +133,7 @@ class GroupCoordinator:
         if self._making is not None:
             self._making.cancel()
         for group in self.groups.values():
-            at_once(_telling([each for each in group.kill(ErrorCode.not_coordinator) if isinstance(each, Answer)]))
+            at_once(telling([each for each in group.kill(ErrorCode.not_coordinator) if isinstance(each, Answer)]))
 
     def make_place(self, now: Now) -> None:
         """Where groups are stored, if it is not there; whoever asks for it may ask again."""
@@ -449,9 +449,9 @@ class GroupCoordinator:
     def _tell(self, effects: Iterable[Effect]) -> None:
         answers = [each for each in effects if isinstance(each, Answer)]
         if len(answers) > TOLD_AT_A_TIME:
-            self._in_turns(_telling(answers))
+            self._in_turns(telling(answers))
         else:
-            at_once(_telling(answers))
+            at_once(telling(answers))
 
     def _store_group(self, group: Group, effect: Store, now: Now) -> None:
         group.note_assigned(effect.group)
@@ -498,19 +498,3 @@ class GroupCoordinator:
 
 def _call_later(delay_s: float, callback: Callable[[], None]) -> TimerHandle:
     return asyncio.get_running_loop().call_later(delay_s, callback)
-
-
-def _telling(answers: Sequence[Answer]) -> Pauses:
-    """The group has gone on by then; who is told later is as one whose answer takes longer on its way."""
-    for start in range(0, len(answers), TOLD_AT_A_TIME):
-        if start:
-            yield
-        for each in answers[start : start + TOLD_AT_A_TIME]:
-            _tell(each)
-
-
-def _tell(effect: Answer) -> None:
-    future = effect.waiter
-    assert isinstance(future, asyncio.Future)
-    if not future.done():
-        future.set_result(effect.answer)

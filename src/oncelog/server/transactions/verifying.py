@@ -1,5 +1,5 @@
 """Whether a transaction's coordinator knows that it writes to a partition (KIP-890): asked before its first batch there
-is appended, so that none comes after its end. Clients of the second version leave it to the broker to add the partition.
+is appended, so that none comes after its end. Clients of the second version leave it to the broker to add it.
 """
 
 from collections.abc import Callable, Sequence
