@@ -1,0 +1,115 @@
+"""Stock clients in transactions against our brokers: Kafka Streams, the Java client's copier, librdkafka."""
+
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import oncelog
+from tests.peers.jars import MissingPeer, jars, java, kafka_java, need_or_skip
+
+STREAMS = Path(__file__).parent / "streams" / "ExactlyOnce.java"
+RECORDS, KEYS = 1_500, 7
+
+
+def committed(bootstrap_servers: str, topic: str, partitions: int, count: int) -> Iterator[tuple[bytes | None, bytes]]:
+    reader = Consumer(
+        {"bootstrap.servers": bootstrap_servers, "group.id": "reader", "isolation.level": "read_committed"}
+    )
+    reader.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    seen = 0
+    while seen < count:
+        message = reader.poll(60)
+        assert message is not None, f"{seen} of {count}"
+        if message.error() is None:
+            seen += 1
+            yield message.key(), message.value() or b""
+    reader.close()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_kafka_streams_counts_exactly_once_while_brokers_are_killed(brokers: int, tmp_path: Path) -> None:
+    try:
+        folder = jars("streams", "kafka-streams-4.3.0.jar")
+    except MissingPeer as missing:
+        need_or_skip(missing)
+    with oncelog.Server(brokers=brokers) as server:
+        servers = server.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": servers})
+        for made in admin.create_topics([NewTopic(topic, 2) for topic in ("in", "out")]).values():
+            made.result()
+        command = [java(), "-Xmx300m", "-cp", f"{folder}/*", str(STREAMS), servers, "app", str(tmp_path), "in", "out"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as app:
+            assert app.stdin is not None
+            assert app.stdout is not None
+            assert app.stdout.readline() == b"started\n"
+            producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+            for number in range(RECORDS):
+                producer.produce("in", b"v", key=b"%d" % (number % KEYS), partition=number % KEYS % 2)
+            found: dict[bytes | None, list[int]] = defaultdict(list)
+            for number, (key, value) in enumerate(committed(servers, "out", 2, RECORDS)):
+                found[key].append(int(value))
+                if brokers > 1 and number in (200, 600):
+                    server.kill(number // 400 + 1)
+                    server.start(number // 400 + 1)
+            app.stdin.close()
+            app.wait(60)
+        assert all(counts == list(range(1, len(counts) + 1)) for counts in found.values())
+
+
+def test_javas_copier_is_exact_though_it_aborts_at_random() -> None:
+    with oncelog.Server() as server:
+        servers = server.bootstrap_servers
+        producer = Producer({"bootstrap.servers": servers})
+        for number in range(RECORDS):
+            producer.produce("in", b"%d" % number)
+        producer.flush()
+        try:
+            copier = kafka_java(
+                "org.apache.kafka.tools.TransactionalMessageCopier",
+                *("--broker-list", servers, "--transactional-id", "copier", "--consumer-group", "g"),
+                *("--input-topic", "in", "--input-partition", "0", "--output-topic", "out"),
+                *("--transaction-size", "50", "--max-messages", str(RECORDS)),
+                *("--enable-random-aborts", "--use-group-metadata", "--group-mode"),
+            )
+        except MissingPeer as missing:
+            need_or_skip(missing)
+        subprocess.run(copier, check=True, capture_output=True, timeout=90)
+        found = [int(value) for _, value in committed(servers, "out", 1, RECORDS)]
+        assert sorted(found) == list(range(RECORDS))
+        listed = subprocess.run(
+            kafka_java("org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", servers, "list"),
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+        assert "CompleteCommit" in listed.stdout or "CompleteAbort" in listed.stdout
+
+
+def test_librdkafka_commits_aborts_and_is_fenced() -> None:
+    with oncelog.Server() as server:
+        servers = server.bootstrap_servers
+        first = Producer({"bootstrap.servers": servers, "transactional.id": "id"})
+        first.init_transactions(30)
+        for number in range(6):
+            first.begin_transaction()
+            first.produce("out", b"%d" % number)
+            first.flush()
+            if number % 2:
+                first.abort_transaction(30)
+            else:
+                first.commit_transaction(30)
+        assert [value for _, value in committed(servers, "out", 1, 3)] == [b"0", b"2", b"4"]
+        second = Producer({"bootstrap.servers": servers, "transactional.id": "id"})
+        second.init_transactions(30)
+        first.begin_transaction()
+        first.produce("out", b"zombie")
+        with pytest.raises(KafkaException) as fenced:
+            first.commit_transaction(30)
+        assert fenced.value.args[0].fatal()
