@@ -111,6 +111,11 @@ class TrimFirst(Exception):
         self.dropped_records = dropped_records
 
 
+def is_cut(known: Verdict | None, dropped_records: int) -> bool:
+    """Whether a thread has cut so many records off a batch, or has found that it cannot."""
+    return isinstance(known, InvalidRecord) or (isinstance(known, Trimmed) and known.dropped_records == dropped_records)
+
+
 def may_be_trimmed_at_once(batch: Buffer, start: int, stop: int) -> bool:
     return stop - start <= LIGHT_BYTES and not batch[start + ATTRIBUTES_AT] & CODEC_MASK
 

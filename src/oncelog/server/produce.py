@@ -26,6 +26,7 @@ from oncelog.server.bodies import (
     Trimmed,
     Verdict,
     Verdicts,
+    is_cut,
     may_be_trimmed_at_once,
     trim_at_once,
 )
@@ -61,11 +62,6 @@ FROM_THE_FUTURE = "the max timestamp of the batch is further ahead of the clock 
 
 Bound = tuple[PartitionLog, int, int]  # for which log a batch is, and where it begins and ends
 _STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
-
-
-def _is_cut(known: Verdict | None, dropped_records: int) -> bool:
-    """Whether a thread has cut so many records off a batch, or has found that it cannot."""
-    return isinstance(known, InvalidRecord) or (isinstance(known, Trimmed) and known.dropped_records == dropped_records)
 
 
 class Producing:
@@ -123,7 +119,7 @@ class Producing:
                 look = InTurns(
                     broker, buffer, request, version, verdicts, self.rights, verification, lambda: Producing(broker)
                 )
-                self._end_transaction()
+                self._transaction = None
                 raise TurnsFirst(look)
         self._acks = request.acks
         self._is_quiet = self._is_quiet or request.acks == 0
@@ -145,7 +141,7 @@ class Producing:
         if len(self._requests) % CLOCK_REQUESTS == 0:
             self._look_at_the_clock(now)
         if self._transaction is not None:
-            self._end_transaction()
+            self._transaction = None
             return None
         if refusal is None and len(topics) == 1 and len(topics[0][1]) == 1:
             partition = topics[0][1][0].partition
@@ -179,9 +175,6 @@ class Producing:
             refused = {} if verification is None else verification.refused
             self._transaction = InTransaction(refused, version >= ADDS)
 
-    def _end_transaction(self) -> None:
-        self._transaction = None
-
     def _placed(self, topics: Sequence[ProduceTopic], version: int) -> Iterator[tuple[Partition, int, int]]:
         for name, partitions in topics:
             topic = self._topic(name, version)
@@ -210,7 +203,7 @@ class Producing:
             outcome = self._stage(partition, pattern.index, buffer, start, stop, now, verdicts, header_at)
         except TrimFirst as first:
             known, dropped = verdicts.get(start), first.dropped_records
-            if not _is_cut(known, dropped):
+            if not is_cut(known, dropped):
                 partition.log.producers.trimmed -= 1  # it is judged once more
                 batches = ((start, stop, partition.log.config),)
                 look = Look(self._bodies, buffer, header_at, batches, now.wall_ms, verdicts, {start: dropped})
@@ -238,7 +231,7 @@ class Producing:
             if not may_be_trimmed_at_once(buffer, start, stop):
                 header = read_header(buffer, start)
                 dropped = log.producers.overlap(*header[9:13], now) if header.producer_id > 0 else 0
-                if dropped and not _is_cut(verdicts.get(start), dropped):
+                if dropped and not is_cut(verdicts.get(start), dropped):
                     batches.append((start, stop, log.config))
                     dropped_records[start] = dropped
         if batches:
@@ -345,7 +338,6 @@ class Producing:
         return Outcome(index, partition, staged)
 
     def _outcome(self, partition: Partition, index: int, staged: Staged, now: Now) -> Outcome:
-        """Of anything but a plain append."""
         self._look_at_the_clock(now)
         refusal = OF_DECISION.get(staged[0])
         if refusal is not None:
