@@ -173,6 +173,17 @@ def test_compaction_drops_what_was_aborted_and_keeps_markers_as_long_as_they_are
     assert committed_values(log) == [b"3", b"4"]
 
 
+def test_what_is_aborted_behind_the_cleaned_segments_takes_no_record_away() -> None:
+    log = open_log(MemoryDisk(1), COMPACTED)
+    put_in_transaction(log, b"kept", key=b"a")
+    put_in_transaction(log, b"aborted", key=b"a", pid=OTHER)
+    log.segments.roll()
+    end_well(log, commit=False, pid=OTHER)
+    end_well(log, commit=True)
+    assert log.compact(at(10))
+    assert committed_values(log) == [b"kept"]
+
+
 def test_a_follower_knows_what_its_leader_knows() -> None:
     leader, disk = open_log(MemoryDisk(1)), MemoryDisk(2)
     follower = open_log(disk, replicated=True)

@@ -2,11 +2,12 @@
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from threading import Event
 
+from oncelog.log.aborted import Aborted
 from oncelog.log.disk import write_all
 from oncelog.log.handles import Handles
 from oncelog.log.markers import marker_of
@@ -110,7 +111,15 @@ class Seen:
     A producer's very last batch may lie behind them. A log that is cut back before that one must still know it.
     """
 
-    def __init__(self, live_pids: frozenset[int], handles: Handles, segments: list[Segment], stop: Event) -> None:
+    def __init__(
+        self,
+        live_pids: frozenset[int],
+        handles: Handles,
+        segments: list[Segment],
+        aborted_later: Iterable[Aborted],
+        stop: Event,
+    ) -> None:
+        """`aborted_later` are transactions of which the marker is behind these segments."""
         self._last: dict[tuple[int, bool], int] = {}
         # By pid: where each began, and where its marker is, in the order of the markers.
         self._aborted: dict[int, tuple[array[int], array[int]]] = {}
@@ -123,14 +132,19 @@ class Seen:
                     self._last[header.producer_id, header.is_control] = header.base_offset
                 if header.is_control and header.producer_id >= FIRST_KAFKA_PID:
                     self._note(header, reader.batch(position, header.size_bytes))
+        for each in aborted_later:
+            self._add(each)
 
     def _note(self, header: BatchHeader, batch: bytes) -> None:
         marker = marker_of(batch)
         aborted = None if marker is None else aborted_by(header.producer_id, marker, header.base_offset)
         if aborted is not None:
-            firsts, markers = self._aborted.setdefault(aborted.pid, (array("q"), array("q")))
-            firsts.append(aborted.first_offset)
-            markers.append(aborted.marker_offset)
+            self._add(aborted)
+
+    def _add(self, aborted: Aborted) -> None:
+        firsts, markers = self._aborted.setdefault(aborted.pid, (array("q"), array("q")))
+        firsts.append(aborted.first_offset)
+        markers.append(aborted.marker_offset)
 
     def holds_last(self, header: BatchHeader) -> bool:
         return self._last.get((header.producer_id, header.is_control)) == header.base_offset

@@ -10,12 +10,14 @@ so does the marker of a transaction of which nothing is left. What was aborted g
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
 
 from oncelog.clock import Now
 from oncelog.log import snapshots
+from oncelog.log.aborted import Aborted
 from oncelog.log.cleaner_state import CleanerState, load_state, save_state
 from oncelog.log.cleaning import Cleaner, KeyMap, Rules, Seen, Stopped
 from oncelog.log.compaction_swap import decide_swap, finish_swap
@@ -52,6 +54,7 @@ class CompactionJob:
     state: CleanerState
     cuts: int
     interval_bytes: int
+    aborted_later: Sequence[Aborted]
     now: Now
     end_offset: int = 0  # up to where keys were looked at
     damage: str = ""  # what is stored is not what was written
@@ -68,7 +71,7 @@ class CompactionJob:
         keys = KeyMap(self.rules.key_limit, self._stop)
         try:
             segments = [segment for group in self.groups for segment in group.segments]
-            seen = Seen(self.rules.live_pids, handles, segments, self._stop)
+            seen = Seen(self.rules.live_pids, handles, segments, self.aborted_later, self._stop)
             self.end_offset = keys.fill(handles, segments, self.state.dirty_offset, seen)
             cleaner = Cleaner(handles, self.folder, self.rules, keys, seen, self.interval_bytes, self._stop)
             for group in self.groups:
@@ -118,9 +121,10 @@ def begin(log: Parts, now: Now) -> Steps[CompactionJob | None]:
         wall_ms=now.wall_ms,
     )
     groups = _grouped(segments, log.config.segment_bytes)
-    return CompactionJob(
-        log.disk, log.folder, groups, rules, state, log.extent.cuts, log.config.least_interval_bytes, now
-    )
+    begin_offset, end_offset = segments[0].base_offset, segments[-1].end_offset
+    later = [each for each in log.aborted.between(begin_offset, end_offset) if each.marker_offset >= end_offset]
+    least_bytes = log.config.least_interval_bytes
+    return CompactionJob(log.disk, log.folder, groups, rules, state, log.extent.cuts, least_bytes, later, now)
 
 
 def _is_ahead_of_the_point(log: Parts, segments: list[Segment]) -> bool:
