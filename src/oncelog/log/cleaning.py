@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from threading import Event
 
+from oncelog.log.aborted import Aborted
 from oncelog.log.disk import write_all
 from oncelog.log.handles import Handles
 from oncelog.log.markers import marker_of
@@ -33,6 +34,7 @@ class Rules:
     first_pass_ms: Callable[[int], int | None]
     key_limit: int
     wall_ms: int
+    ended_behind: tuple[Aborted, ...] = ()  # aborted transactions with records here, and their markers behind
 
 
 def whole_batches(handles: Handles, segment: Segment, stop: Event) -> Iterator[tuple[BatchHeader, bytes]]:
@@ -110,7 +112,7 @@ class Seen:
     A producer's very last batch may lie behind them. A log that is cut back before that one must still know it.
     """
 
-    def __init__(self, live_pids: frozenset[int], handles: Handles, segments: list[Segment], stop: Event) -> None:
+    def __init__(self, rules: Rules, handles: Handles, segments: list[Segment], stop: Event) -> None:
         self._last: dict[tuple[int, bool], int] = {}
         # By pid: where each began, and where its marker is, in the order of the markers.
         self._aborted: dict[int, tuple[array[int], array[int]]] = {}
@@ -119,18 +121,24 @@ class Seen:
             for position, header in reader.walk():
                 if stop.is_set():
                     raise Stopped
-                if header.producer_id in live_pids:
+                if header.producer_id in rules.live_pids:
                     self._last[header.producer_id, header.is_control] = header.base_offset
                 if header.is_control and header.producer_id >= FIRST_KAFKA_PID:
                     self._note(header, reader.batch(position, header.size_bytes))
+
+        for aborted in rules.ended_behind:
+            self._note_aborted(aborted)
 
     def _note(self, header: BatchHeader, batch: bytes) -> None:
         marker = marker_of(batch)
         aborted = None if marker is None else aborted_by(header.producer_id, marker, header.base_offset)
         if aborted is not None:
-            firsts, markers = self._aborted.setdefault(aborted.pid, (array("q"), array("q")))
-            firsts.append(aborted.first_offset)
-            markers.append(aborted.marker_offset)
+            self._note_aborted(aborted)
+
+    def _note_aborted(self, aborted: Aborted) -> None:
+        firsts, markers = self._aborted.setdefault(aborted.pid, (array("q"), array("q")))
+        firsts.append(aborted.first_offset)
+        markers.append(aborted.marker_offset)
 
     def holds_last(self, header: BatchHeader) -> bool:
         return self._last.get((header.producer_id, header.is_control)) == header.base_offset
