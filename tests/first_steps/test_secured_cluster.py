@@ -48,3 +48,27 @@ def test_the_command_says_how_to_get_in(tmp_path: Path) -> None:
         assert process.stdout is not None
         said = [process.stdout.readline() for _ in range(4)]
     assert "the user admin alone" in said[0] and str(folder / "secure" / "client.properties") in said[1]
+
+
+def test_brokers_agree_on_a_transaction_by_secured_links(tmp_path: Path) -> None:
+    """Its coordinator is one of them, and has the others write what ends it."""
+    from confluent_kafka import Consumer
+    from confluent_kafka import Producer as Transactional
+
+    with oncelog.Server(brokers=3, secure=True, data_dir=str(tmp_path), num_partitions=3) as server:
+        config = server.client_config
+        producer = Transactional({**config, "transactional.id": "payments"})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        for number in range(30):
+            producer.produce("orders", f"{number}", partition=number % 3)
+        producer.commit_transaction(60)
+        reading = {"group.id": "all", "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+        consumer = Consumer({**config, **reading})
+        consumer.subscribe(["orders"])
+        found: set[bytes | None] = set()
+        while len(found) < 30:
+            message = consumer.poll(60)
+            assert message is not None and message.error() is None
+            found.add(message.value())
+        consumer.close()

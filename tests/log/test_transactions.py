@@ -11,7 +11,20 @@ from oncelog.producers import Decision
 from oncelog.producers.markers import Marker
 from oncelog.records.header import headers
 from tests.log.memory_disk import MemoryDisk
-from tests.log.support import FOLDER, KAFKA_PID, LEASED, NOW, SMALL, append, at, batch, open_log, put, values_in
+from tests.log.support import (
+    FOLDER,
+    KAFKA_PID,
+    LEASED,
+    NOW,
+    SMALL,
+    append,
+    at,
+    batch,
+    batches_in,
+    open_log,
+    put,
+    values_in,
+)
 from tests.log.transactions import committed_values, end, end_well, put_in_transaction
 
 OTHER = KAFKA_PID + 1
@@ -182,6 +195,31 @@ def test_what_is_aborted_behind_the_cleaned_segments_takes_no_record_away() -> N
     end_well(log, commit=True)
     assert log.compact(at(10))
     assert committed_values(log) == [b"kept"]
+
+
+def test_a_marker_stays_as_long_as_something_of_its_transaction_does() -> None:
+    log = open_log(MemoryDisk(1), COMPACTED)
+    put_in_transaction(log, b"1", key=b"a")
+    of_replaced = end_well(log, commit=True)
+    put_in_transaction(log, b"2", key=b"b")
+    of_kept = end_well(log, commit=True)
+    put_in_transaction(log, b"3", key=b"c")
+    of_aborted = end_well(log, commit=False)
+    put_in_transaction(log, b"4", key=b"a")
+    of_last = end_well(log, commit=True)
+    log.segments.roll()
+    assert log.compact(at(10))
+    assert markers_in(log) == [of_replaced, of_kept, of_aborted, of_last], "readers may be on their way to them"
+    put(log, b"5", key=b"d")
+    log.segments.roll()
+    assert log.compact(at(5000))
+    assert markers_in(log) == [of_kept, of_last]
+    assert committed_values(log) == [b"2", b"4", b"5"]
+
+
+def markers_in(log: PartitionLog) -> list[int]:
+    found = [header for each in batches_in(log) for _, header in headers(each)]
+    return [header.base_offset for header in found if header.is_control]
 
 
 def test_a_follower_knows_what_its_leader_knows() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from oncelog.cluster.links import Links
 from oncelog.cluster.peer import Peer, PeerGone
 from oncelog.wire.requests import request_schema
 
@@ -15,8 +16,9 @@ CLIENT_ID = "oncelog"
 
 
 class Asking:
-    def __init__(self, address: Callable[[int], tuple[str, int] | None]) -> None:
+    def __init__(self, address: Callable[[int], tuple[str, int] | None], links: Links) -> None:
         self._address = address
+        self._links = links
         self._idle: dict[int, list[Peer]] = {}
         self._room: dict[int, asyncio.Semaphore] = {}
         self._is_closed = False
@@ -40,7 +42,7 @@ class Asking:
             address = self._address(node_id)
             if address is None:
                 raise ConnectionError(f"broker {node_id} is down")
-            peer = await Peer.connect(address, CONNECT_S)
+            peer = await self._links.connect(address, CONNECT_S)
             return self._read(node_id, peer, schema, await peer.ask(frame, ANSWER_S))
 
     def _read(self, node_id: int, peer: Peer, schema: Any, answer: bytearray) -> Any:

@@ -48,7 +48,7 @@ class ClusterBroker:
         assert isinstance(self.broker.topics, ClusterTopics)
         self.service = Service(self.broker)
         self._fetchers: dict[int, Fetcher] = {}
-        self._asking = Asking(self._address)
+        self._asking = Asking(self._address, self._links)
         self.broker.peers = self._asking
         self.supervisor = self.SUPERVISOR(
             self._cluster,

@@ -52,6 +52,7 @@ class AbortedTransactions:
         self._least_first: array[int] = array("q")  # of each block in the file, the last of them perhaps not full
         self._last_marker: array[int] = array("q")
         self._said = False
+        self._is_stale = False  # the file has entries that are to be gone
 
     def __len__(self) -> int:
         return self._written + len(self._unwritten)
@@ -139,6 +140,20 @@ class AbortedTransactions:
         self._dropped += len(every) - len(self._unwritten)
         self._replace()
 
+    def drop_below(self, offset: int) -> None:
+        """At once and on the disk: compaction is about to remove markers, and a reader that is told of a transaction
+        looks for its marker. Of those before the offset no record is left. Raises OSError."""
+        every = list(self._each())
+        kept = [each for each in every if each.marker_offset >= offset]
+        if len(kept) < len(every):
+            self._is_stale = True
+            self._dropped += len(every) - len(kept)
+            self._unwritten = kept
+            self._begin_anew()
+        if self._is_stale:
+            self._replace_or_raise(durable=True)
+            self._is_stale = False
+
     def clear(self) -> None:
         """Whatever the file holds: it is written anew when there is something to say."""
         self._handles.forget(self.path)
@@ -205,10 +220,10 @@ class AbortedTransactions:
         self._written = 0
         self._least_first, self._last_marker = array("q"), array("q")
 
-    def _replace_or_raise(self) -> None:
+    def _replace_or_raise(self, *, durable: bool = False) -> None:
         self._handles.forget(self.path)
         data = b"".join((_HEAD.pack(_MAGIC, self._dropped), *map(_encoded, self._unwritten)))
-        replace_file(self._disk, self.path, data, durable=False)
+        replace_file(self._disk, self.path, data, durable=durable)
         self.note_name()
         self._took()
 

@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from threading import Event
@@ -34,6 +34,7 @@ class Rules:
     first_pass_ms: Callable[[int], int | None]
     key_limit: int
     wall_ms: int
+    ended_behind: tuple[Aborted, ...] = ()  # aborted transactions with records here, and their markers behind
 
 
 def whole_batches(handles: Handles, segment: Segment, stop: Event) -> Iterator[tuple[BatchHeader, bytes]]:
@@ -111,15 +112,7 @@ class Seen:
     A producer's very last batch may lie behind them. A log that is cut back before that one must still know it.
     """
 
-    def __init__(
-        self,
-        live_pids: frozenset[int],
-        handles: Handles,
-        segments: list[Segment],
-        aborted_later: Iterable[Aborted],
-        stop: Event,
-    ) -> None:
-        """`aborted_later` are transactions of which the marker is behind these segments."""
+    def __init__(self, rules: Rules, handles: Handles, segments: list[Segment], stop: Event) -> None:
         self._last: dict[tuple[int, bool], int] = {}
         # By pid: where each began, and where its marker is, in the order of the markers.
         self._aborted: dict[int, tuple[array[int], array[int]]] = {}
@@ -128,20 +121,21 @@ class Seen:
             for position, header in reader.walk():
                 if stop.is_set():
                     raise Stopped
-                if header.producer_id in live_pids:
+                if header.producer_id in rules.live_pids:
                     self._last[header.producer_id, header.is_control] = header.base_offset
                 if header.is_control and header.producer_id >= FIRST_KAFKA_PID:
                     self._note(header, reader.batch(position, header.size_bytes))
-        for each in aborted_later:
-            self._add(each)
+
+        for aborted in rules.ended_behind:
+            self._note_aborted(aborted)
 
     def _note(self, header: BatchHeader, batch: bytes) -> None:
         marker = marker_of(batch)
         aborted = None if marker is None else aborted_by(header.producer_id, marker, header.base_offset)
         if aborted is not None:
-            self._add(aborted)
+            self._note_aborted(aborted)
 
-    def _add(self, aborted: Aborted) -> None:
+    def _note_aborted(self, aborted: Aborted) -> None:
         firsts, markers = self._aborted.setdefault(aborted.pid, (array("q"), array("q")))
         firsts.append(aborted.first_offset)
         markers.append(aborted.marker_offset)

@@ -10,14 +10,12 @@ so does the marker of a transaction of which nothing is left. What was aborted g
 """
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
 
 from oncelog.clock import Now
 from oncelog.log import snapshots
-from oncelog.log.aborted import Aborted
 from oncelog.log.cleaner_state import CleanerState, load_state, save_state
 from oncelog.log.cleaning import Cleaner, KeyMap, Rules, Seen, Stopped
 from oncelog.log.compaction_swap import decide_swap, finish_swap
@@ -54,7 +52,6 @@ class CompactionJob:
     state: CleanerState
     cuts: int
     interval_bytes: int
-    aborted_later: Sequence[Aborted]
     now: Now
     end_offset: int = 0  # up to where keys were looked at
     damage: str = ""  # what is stored is not what was written
@@ -71,7 +68,7 @@ class CompactionJob:
         keys = KeyMap(self.rules.key_limit, self._stop)
         try:
             segments = [segment for group in self.groups for segment in group.segments]
-            seen = Seen(self.rules.live_pids, handles, segments, self.aborted_later, self._stop)
+            seen = Seen(self.rules, handles, segments, self._stop)
             self.end_offset = keys.fill(handles, segments, self.state.dirty_offset, seen)
             cleaner = Cleaner(handles, self.folder, self.rules, keys, seen, self.interval_bytes, self._stop)
             for group in self.groups:
@@ -113,18 +110,20 @@ def begin(log: Parts, now: Now) -> Steps[CompactionJob | None]:
         segments = _cleanable(log, now)  # retention may have removed some meanwhile, and others been closed
         if not segments or _is_ahead_of_the_point(log, segments):
             return None
+    # Of what was aborted and ended before, the pass before has left no record; this one may remove the markers.
+    log.aborted.drop_below(state.dirty_offset)
     rules = Rules(
         live_pids=log.producers.live_pids(now),
         tombstone_ms=log.config.delete_retention_ms,
         first_pass_ms=state.first_pass_ms,
         key_limit=log.config.key_map_limit,
         wall_ms=now.wall_ms,
+        ended_behind=tuple(log.aborted.between(segments[-1].end_offset, segments[-1].end_offset)),
     )
     groups = _grouped(segments, log.config.segment_bytes)
-    begin_offset, end_offset = segments[0].base_offset, segments[-1].end_offset
-    later = [each for each in log.aborted.between(begin_offset, end_offset) if each.marker_offset >= end_offset]
-    least_bytes = log.config.least_interval_bytes
-    return CompactionJob(log.disk, log.folder, groups, rules, state, log.extent.cuts, least_bytes, later, now)
+    return CompactionJob(
+        log.disk, log.folder, groups, rules, state, log.extent.cuts, log.config.least_interval_bytes, now
+    )
 
 
 def _is_ahead_of_the_point(log: Parts, segments: list[Segment]) -> bool:
@@ -164,8 +163,6 @@ def finish(log: Parts, job: CompactionJob) -> Steps[None]:
             yield partial(_close_all, removed)
             yield partial(log.disk.sync_folder, log.folder)
     job.state.dirty_offset = job.end_offset
-    # Of a transaction that was aborted and ended before, no record is left.
-    log.aborted.forget_below(max((group.end_offset for group in job.groups if group.cleaned), default=0))
     if not log.health.closed:
         yield save
     logger.info(
