@@ -16,6 +16,7 @@ It knows no recursive watches: each folder and each node has its own, set anew b
 """
 
 import asyncio
+import logging
 import ssl
 import struct
 import threading
@@ -56,6 +57,8 @@ from oncelog.cluster.tree import (
     in_time,
 )
 from oncelog.cluster.zookeeper_security import OPEN, ZooKeeperSecurity
+
+logger = logging.getLogger(__name__)
 
 AGAIN_S = 0.1  # after a connection that could not be made
 BEGIN_S = 20.0  # then it is tried with another client
@@ -390,12 +393,15 @@ def _add(transaction: TransactionRequest, path: str, change: Change) -> None:
 
 async def _granted_ms(hosts: str, asked_ms: int, security: ZooKeeperSecurity) -> int:
     """At most what is asked for: servers have bounds of their own, and kazoo does not tell what was granted."""
-    context = security.context()
+    context, is_said = security.context(), False
     while True:
         for host in hosts.split(","):
             with suppress(OSError, asyncio.IncompleteReadError, TimeoutError, struct.error):
                 async with asyncio.timeout(GREETING_S):
                     return min(asked_ms, await _granted_by(host.strip(), asked_ms, context))
+        if not is_said:
+            logger.warning("no ZooKeeper answers at %s; this goes on once one does", hosts)
+            is_said = True
         await asyncio.sleep(AGAIN_S)
 
 

@@ -70,7 +70,8 @@ async def _serve(
         loop.add_signal_handler(signal.SIGHUP, lambda: _begin(service.broker.look_at_certificates()))
     keeping: asyncio.Task[None] | None = None
     try:
-        await service.start()
+        if not await _is_started(service, stop):
+            return
         keeping = asyncio.create_task(keep_pauses_short())
         async with AsyncExitStack() as stack:
             more = None if beside is None else await stack.enter_async_context(beside(service.broker))
@@ -90,6 +91,20 @@ def _begin(work: Coroutine[Any, Any, None]) -> None:
     task = asyncio.ensure_future(work)
     _begun.add(task)  # the loop itself forgets tasks that nobody keeps
     task.add_done_callback(_begun.discard)
+
+
+async def _is_started(service: Serving, stop: asyncio.Event) -> bool:
+    """Not where it is told to stop before it is up, as it may be while it waits for what brokers agree by."""
+    starting, stopped = asyncio.create_task(service.start()), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+        return starting.done()
+    finally:
+        for task in (starting, stopped):
+            task.cancel()
+        await asyncio.gather(starting, stopped, return_exceptions=True)
 
 
 def _call_when_over(until: Callable[[], object], call: Callable[[], object]) -> None:
