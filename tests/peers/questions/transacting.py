@@ -234,7 +234,8 @@ def latest(c: RawConnection, topic: str, timestamp: int, isolation_level: int) -
 def producer(c: RawConnection, who: Who, topic: str) -> object:
     found = [each for each in c.describe_producers(topic, 0).active_producers if each.producer_id == who.pid]
     return [
-        (each.producer_epoch, each.last_sequence, each.current_txn_start_offset, each.coordinator_epoch)
+        # Which epoch the coordinator is in says how often that broker was started.
+        (each.producer_epoch, each.last_sequence, each.current_txn_start_offset, min(each.coordinator_epoch, 0))
         for each in found
     ]
 
