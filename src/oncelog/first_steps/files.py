@@ -10,7 +10,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -71,6 +71,22 @@ class SecureFolder:
         """As it was made once; None where the file is gone."""
         return self.client_properties().get("sasl.password")
 
+    def password_of(self, *, is_known: bool, write: Callable[[str], None]) -> str | None:
+        """Of the user, who may be known already; None where nobody can tell it. One that is made is in the files before
+        the user has it: a crash in between must not leave a user whose password nobody knows."""
+        password = self.password()
+        if password is None and is_known:
+            logger.warning(
+                "there is a user %s, and %s is gone: give it a new password with `oncelog users add %s`",
+                USER,
+                self.client_file,
+                USER,
+            )
+        elif password is None:
+            password = secrets.token_urlsafe(PASSWORD_BYTES)
+            write(password)
+        return password
+
     def client_properties(self) -> dict[str, str]:
         if not self.client_file.exists():
             return {}
@@ -80,10 +96,6 @@ class SecureFolder:
         authority = str(self.authority_file) if trusts_authority else None
         write_private(self.client_file, _lines(_for_librdkafka(servers, password, authority)))
         write_private(self.java_file, _lines(_for_java(servers, password, authority)))
-
-
-def new_password() -> str:
-    return secrets.token_urlsafe(PASSWORD_BYTES)
 
 
 def _for_librdkafka(servers: str, password: str, authority: str | None) -> Iterator[str]:
