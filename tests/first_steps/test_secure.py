@@ -167,6 +167,33 @@ def test_it_follows_names_and_keeps_those_it_had(tmp_path: Path) -> None:
     assert names_in((tmp_path / "server.pem").read_bytes()) == {"localhost", "10.0.0.1", "10.0.0.2"}
 
 
+def is_trusted(folder: Path) -> bool:
+    order = ["openssl", "verify", "-CAfile", str(folder / "authority.pem"), str(folder / "server.pem")]
+    return subprocess.run(order, capture_output=True, timeout=60).returncode == 0
+
+
+def test_the_key_of_the_authority_may_be_kept_elsewhere_until_it_has_to_sign(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, names, now_ms = SecureFolder(str(tmp_path)), frozenset({"localhost"}), int(time.time() * 1000)
+    folder.make_certificates(names, now_ms)
+    authority = (tmp_path / "authority.pem").read_bytes()
+    (tmp_path / "authority.key").unlink()
+    assert not folder.make_certificates(names, now_ms)
+    assert (tmp_path / "authority.pem").read_bytes() == authority and is_trusted(tmp_path)
+    assert not caplog.messages
+    assert folder.make_certificates(names | {"log.example"}, now_ms)
+    assert is_trusted(tmp_path) and "clients on other machines need the new" in caplog.text
+
+
+def test_whom_clients_trust_has_signed_it_also_where_its_file_was_gone(tmp_path: Path) -> None:
+    folder, names, now_ms = SecureFolder(str(tmp_path)), frozenset({"localhost"}), int(time.time() * 1000)
+    folder.make_certificates(names, now_ms)
+    (tmp_path / "authority.pem").unlink()
+    assert folder.make_certificates(names, now_ms)
+    assert is_trusted(tmp_path) and not folder.make_certificates(names, now_ms)
+
+
 def test_keys_are_not_shown() -> None:
     authority = make_authority(NOW_MS)
     assert "BEGIN" not in repr(authority)

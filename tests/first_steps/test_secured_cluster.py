@@ -31,6 +31,16 @@ def test_a_secured_cluster_goes_on_when_a_broker_is_killed_and_again_on_its_fold
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_a_password_that_is_gone_is_not_made_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with oncelog.Server(brokers=2, secure=True, data_dir=str(tmp_path)) as server:
+        config = server.client_config
+    (tmp_path / "secure" / "client.properties").unlink()
+    with oncelog.Server(brokers=2, secure=True, data_dir=str(tmp_path)) as server:
+        produce({**config, "bootstrap.servers": server.bootstrap_servers}, b"still")
+        assert "is gone: give it a new password" in caplog.text
+        assert not (tmp_path / "secure" / "client.properties").exists()
+
+
 def test_nobody_else_gets_in(tmp_path: Path) -> None:
     with oncelog.Server(brokers=2, secure=True, data_dir=str(tmp_path)) as server:
         config = server.client_config

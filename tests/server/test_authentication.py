@@ -14,6 +14,7 @@ from oncelog.server.guarded_connection import GuardedConnection
 from tests.raw import RawConnection, ServerClosed, batch, encode_request, make, message
 from tests.raw.sasl import NONCE, plain, prove, say, shake_hands
 from tests.raw.topics import new_topic
+from tests.server.quotas_support import set_quota
 from tests.server.sasl_support import (
     ANN,
     DELAY_MS,
@@ -327,6 +328,15 @@ def test_what_stands_behind_a_proof_that_fails_is_not_served(at: Guarded, topic:
         assert [struct.unpack_from(">i", raw.receive_bytes())[0] for _ in range(3)] == [1, 2, 3]
         assert_closed(raw)
         assert observer.offset_at(topic, 0, -1).offset == before
+
+
+def test_strangers_wait_for_nobodys_quota() -> None:
+    with guarded() as found, RawConnection(found.open_address) as other:
+        set_quota(other, {"client-id": "stranger"}, request_percentage=1e-6)
+        with RawConnection(found.address, client_id="stranger") as raw:
+            assert versions(raw).throttle_time.total_seconds() == 0
+            prove(raw, ANN, PASSWORD)
+            assert raw.call("metadata", 9, topics=[]).throttle_time.total_seconds() > 0
 
 
 def test_strangers_send_small_frames_and_little_behind_them(at: Guarded) -> None:

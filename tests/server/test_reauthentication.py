@@ -7,6 +7,8 @@ import pytest
 
 from oncelog.security.scram_client import Scram
 from oncelog.server.errors import ErrorCode
+from oncelog.server.guarded_connection import GuardedConnection
+from oncelog.server.proofs import ScramProof
 from oncelog.server.users import add_user
 from tests.raw.sasl import NONCE, prove, shake_hands
 from tests.server.sasl_support import ANN, PASSWORD, Guarded, assert_closed, assert_serves, framed, guarded
@@ -51,6 +53,34 @@ def test_a_proof_that_is_over_ends_the_connection_with_its_next_request(brief: G
         raw.ask("metadata", 9, topics=[], allow_auto_topic_creation=False)
         assert_closed(raw)
     assert brief.metrics[3] == before[3] + 1
+
+    assert brief.metrics[1] == before[1], "an end is no failure"
+
+
+def test_that_holds_for_a_large_request_too(brief: Guarded) -> None:
+    before = brief.metrics
+    with brief.connected() as raw:
+        prove(raw, ANN, PASSWORD)
+        brief.turn(3_600_000)
+        raw.ask_produce("t", 0, bytes(100_000))
+        assert_closed(raw)
+    assert brief.metrics[3] == before[3] + 1
+
+
+def test_a_proof_that_is_over_when_its_client_is_gone_waits_for_no_end(brief: Guarded) -> None:
+    with brief.connected() as raw:
+        prove(raw, ANN, PASSWORD)
+
+        def prove_it_to_nobody() -> None:
+            found = [each for each in brief.server.service.connections.each() if isinstance(each, GuardedConnection)]
+            (connection,) = found
+            proof = ScramProof("SCRAM-SHA-256", brief.server.broker.users.now)
+            proof._exchange.name = ANN
+            connection.connection_lost(None)
+            connection._open(proof)
+            assert connection._end is None
+
+        brief.server.call(prove_it_to_nobody)
 
 
 def test_it_may_be_given_again_when_it_is_over_already(brief: Guarded) -> None:

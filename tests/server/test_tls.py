@@ -286,6 +286,26 @@ def test_a_client_may_say_goodbye(server: Server, raw: RawConnection) -> None:
     until(lambda: not principals(server), "the connection to be gone")
 
 
+def test_what_is_answered_behind_the_goodbye_is_no_accident(
+    server: Server, raw: RawConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request may have waited when the client said it."""
+    raw.call("api_versions", 2)
+
+    def say_it_and_more() -> None:
+        (connection,) = server.service.connections.each()
+        assert isinstance(connection, Connection)
+        transport = connection._transport
+        transport.close()
+        transport.write(b"late")
+        transport.writelines([b"later", b"still"])
+
+    server.call(say_it_and_more)
+    with pytest.raises(ServerClosed):
+        raw.receive_bytes()
+    assert "TLS failed" not in caplog.text
+
+
 def test_a_stop_closes_it_in_an_orderly_way(world: World) -> None:
     with world.serve() as server, RawConnection(server.bootstrap_servers, tls=world.context()) as raw:
         topic = new_topic(raw)

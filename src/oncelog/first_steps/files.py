@@ -6,17 +6,21 @@ client.properties               how oncelog's commands, librdkafka and kcat get 
 java.properties                 the same for Java's tools: --command-config java.properties
 """
 
+import logging
 import os
 import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from oncelog.first_steps.certificates import DAY_MS, Pair, ends_ms, make_authority, names_in, sign_server
+from oncelog.log.disk import RealDisk
 from oncelog.references import properties
 from oncelog.server.endpoints import WILDCARDS, Endpoint
 from oncelog.server.secure import KEYSTORE, MECHANISM, USER
+
+logger = logging.getLogger(__name__)
 
 RENEW_MS: Final = 60 * DAY_MS  # before the end
 PASSWORD_BYTES: Final = 24
@@ -35,20 +39,29 @@ class SecureFolder:
     def make_certificates(self, names: frozenset[str], now_ms: int) -> bool:
         """What is missing of them, or nears its end; whether the server's is a new one."""
         self.path.mkdir(0o700, parents=True, exist_ok=True)
-        authority = self.authority(now_ms)
         if self._server_file.exists():
             there = self._server_file.read_bytes()
-            if names <= names_in(there) and ends_ms(there) - now_ms > RENEW_MS:
+            if self._is_trusted(there) and names <= names_in(there) and ends_ms(there) - now_ms > RENEW_MS:
                 return False
             names |= names_in(there)
+        authority = self.authority(now_ms)  # only now: its key may be kept elsewhere while nothing is to be signed
         made = sign_server(authority, names, now_ms)
         write_private(self._server_file, made.key + made.certificate + authority.certificate)
         return True
+
+    def _is_trusted(self, server: bytes) -> bool:
+        """By clients that have the authority's file as it is."""
+        return self.authority_file.exists() and server.endswith(self.authority_file.read_bytes())
 
     def authority(self, now_ms: int) -> Pair:
         key_file = self.path / "authority.key"
         if self.authority_file.exists() and key_file.exists():
             return Pair(self.authority_file.read_bytes(), key_file.read_bytes())
+        if self._server_file.exists():
+            logger.warning(
+                "one of the two files of the authority is gone: clients on other machines need the new %s",
+                self.authority_file,
+            )
         authority = make_authority(now_ms)
         write_private(key_file, authority.key)
         write_private(self.authority_file, authority.certificate)
@@ -57,6 +70,22 @@ class SecureFolder:
     def password(self) -> str | None:
         """As it was made once; None where the file is gone."""
         return self.client_properties().get("sasl.password")
+
+    def password_of(self, *, is_known: bool, write: Callable[[str], None]) -> str | None:
+        """Of the user, who may be known already; None where nobody can tell it. One that is made is in the files before
+        the user has it: a crash in between must not leave a user whose password nobody knows."""
+        password = self.password()
+        if password is None and is_known:
+            logger.warning(
+                "there is a user %s, and %s is gone: give it a new password with `oncelog users add %s`",
+                USER,
+                self.client_file,
+                USER,
+            )
+        elif password is None:
+            password = secrets.token_urlsafe(PASSWORD_BYTES)
+            write(password)
+        return password
 
     def client_properties(self) -> dict[str, str]:
         if not self.client_file.exists():
@@ -67,10 +96,6 @@ class SecureFolder:
         authority = str(self.authority_file) if trusts_authority else None
         write_private(self.client_file, _lines(_for_librdkafka(servers, password, authority)))
         write_private(self.java_file, _lines(_for_java(servers, password, authority)))
-
-
-def new_password() -> str:
-    return secrets.token_urlsafe(PASSWORD_BYTES)
 
 
 def _for_librdkafka(servers: str, password: str, authority: str | None) -> Iterator[str]:
@@ -101,7 +126,7 @@ def _lines(lines: Iterator[str]) -> bytes:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Whole or not at all, and at no moment for others to read."""
+    """Whole or not at all, also if the power fails, and at no moment for others to read."""
     temporary = path.with_name(path.name + ".tmp")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -110,6 +135,7 @@ def write_private(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+    RealDisk().sync_folder(str(path.parent))
 
 
 def names_of(endpoints: list[Endpoint]) -> frozenset[str]:

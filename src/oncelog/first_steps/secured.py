@@ -1,18 +1,15 @@
 """A server that secures itself: its certificates before it starts, its user before it listens."""
 
-import logging
 from typing import Final
 
 from oncelog.clock import Clock
-from oncelog.first_steps.files import SecureFolder, names_of, new_password
+from oncelog.first_steps.files import SecureFolder, names_of
 from oncelog.server.broker import Broker, bracketed
 from oncelog.server.endpoints import endpoints
 from oncelog.server.secure import USER, has_own_certificate, secure_folder
 from oncelog.server.service import Service
 from oncelog.server.settings import Settings
 from oncelog.server.users import add_user
-
-logger = logging.getLogger(__name__)
 
 RENEWAL_LOOK_MS: Final = 3_600_000
 
@@ -44,19 +41,7 @@ class SecuredService(Service):
             await add_user(self.broker, USER, password)
 
     def _password(self, is_known: bool) -> str | None:
-        """In the files before the user has it: a crash in between must not leave a user whose password nobody knows."""
-        password = self._folder.password()
-        if password is None and not is_known:
-            password = new_password()
-            self._write_client_files(password)
-        elif password is None:
-            logger.warning(
-                "there is a user %s, and %s is gone: give it a new password with `oncelog users add %s`",
-                USER,
-                self._folder.client_file,
-                USER,
-            )
-        return password
+        return self._folder.password_of(is_known=is_known, write=self._write_client_files)
 
     def _keep_client_files(self) -> None:
         """They tell where the server listens this time."""

@@ -11,8 +11,8 @@ from oncelog.clock import SystemClock
 from oncelog.cluster.parent import Parent
 from oncelog.cluster.stored_documents import change_in_tree
 from oncelog.cluster.tree_socket import SocketTree
-from oncelog.first_steps.files import SecureFolder, names_of, new_password
-from oncelog.security.documents import Kind
+from oncelog.first_steps.files import SecureFolder, names_of
+from oncelog.security.documents import Change, Document, Kind
 from oncelog.security.users import Users
 from oncelog.server.endpoints import endpoints
 from oncelog.server.secure import AUTHORIZER, FOLDER, KEYSTORE, USER
@@ -42,29 +42,28 @@ class SecuredParent(Parent):
         named = {"listeners": where, "listener.security.protocol.map": protocols} if where else {}
         self._secure.make_certificates(names_of(endpoints(read_settings(named))), SystemClock().now().wall_ms)
         super().start_tree()
-        password = self._secure.password() or new_password()
-        self._write_client_files(password)  # before the user has it: nobody else would know it
-        self._run(self._make_user(password))
+        is_known = USER in Users(self._run(self._change_users(lambda users: users)), b"").names
+        password = self._secure.password_of(is_known=is_known, write=self._write_client_files)
+        if not is_known:
+            assert password is not None
+            self._run(self._change_users(_adding(password)))
 
     def start_all(self) -> None:
         super().start_all()
         password = self._secure.password()
-        assert password is not None
-        self._write_client_files(password)  # with the ports that were free
+        if password is not None:
+            self._write_client_files(password)  # with the ports that were free
 
     def _write_client_files(self, password: str) -> None:
         self._secure.write_client_files(self.bootstrap_servers, password, trusts_authority=True)
 
-    async def _make_user(self, password: str) -> None:
-        """What was made once stays, also where the user has got another password since."""
+    async def _change_users(self, change: Change) -> Document:
+        """What they are afterwards."""
         tree = SocketTree(self.tree_path, SystemClock())
-        change = adding(USER, new_credentials(password))
         try:
             async with asyncio.timeout(AGREED_WITHIN_S):
                 await tree.begin_session()
-                await change_in_tree(
-                    tree, Kind.USERS, lambda users: users if USER in Users(users, b"").names else change(users)
-                )
+                return await change_in_tree(tree, Kind.USERS, change)
         finally:
             await tree.close()
 
@@ -82,3 +81,9 @@ class SecuredParent(Parent):
             f"  kafka-topics.sh --bootstrap-server {servers} --command-config {folder.java_file} --list\n"
             f"Clients on other machines need a copy of one of them, and of {folder.authority_file}."
         )
+
+
+def _adding(password: str) -> Change:
+    """What was made once stays, also where the user has got another password since."""
+    change = adding(USER, new_credentials(password))
+    return lambda users: users if USER in Users(users, b"").names else change(users)

@@ -426,14 +426,14 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return
         error = future.exception()
-        if error is None:
-            result = future.result() if then is None else then(api, future.result(), call)
-        elif isinstance(error, Exception):
-            result = self._answer_of(error, api, call)
-        else:
+        if error is not None and not isinstance(error, Exception):
             raise error
         self.active_ms = self._broker.clock.now().monotonic_ms
         try:
+            if error is not None:
+                result = self._answer_of(error, api, call)
+            else:
+                result = future.result() if then is None else then(api, future.result(), call)
             self._answer_with(result, api, call)
         except Exception as unexpected:
             self._connections.log_unexpected(self.client_host, api.name, unexpected)

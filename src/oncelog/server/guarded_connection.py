@@ -51,6 +51,7 @@ NO_VERSION = -1  # of the call by which a token came that was in no request
 
 class GuardedConnection(Connection):
     def __init__(self, connections: Connections, endpoint: Endpoint) -> None:
+        self._gate = Gate()
         super().__init__(connections, endpoint)
         settings = self._broker.settings.of_listener(endpoint.name)
         self._guard = connections.guard
@@ -58,7 +59,6 @@ class GuardedConnection(Connection):
         self._most_frame_bytes = settings.sasl_server_max_receive_size
         self._session_ms = settings.connections_max_reauth_ms
         self._delay_ms = settings.connection_failed_authentication_delay_ms
-        self._gate = Gate()
         self._proof: Proof | None = None
         self._is_free = False  # open, and so for a while: nothing is asked
         self._end: asyncio.TimerHandle | None = None  # of that while
@@ -78,6 +78,11 @@ class GuardedConnection(Connection):
         self._connections.log_refused(self.client_host, why)
         self.abort()
 
+    def quotas_changed(self) -> None:
+        """Who is not known yet has no quota: all strangers would share one, and wait for each other."""
+        if self._gate.principal is not None:
+            super().quotas_changed()
+
     # Before it is open
 
     def serve(self, buffer: bytearray, at: int, end: int) -> None:
@@ -95,7 +100,7 @@ class GuardedConnection(Connection):
         self.is_serving = True
         try:
             while not gate.is_open(now.monotonic_ms) and not self.is_held():
-                stop = self._end_of_frame(buffer, at, end)
+                stop = self._end_of_frame(buffer, at, end, now)
                 if stop is None:
                     break
                 self._take(buffer, at, stop, now)
@@ -114,12 +119,14 @@ class GuardedConnection(Connection):
             self.is_serving = False
         return -1
 
-    def _end_of_frame(self, buffer: bytearray, at: int, end: int) -> int | None:
+    def _end_of_frame(self, buffer: bytearray, at: int, end: int, now: Now) -> int | None:
         if end - at < SIZE_BYTES:
             return None
         size: int = SIZE.unpack_from(buffer, at)[0]
         least = 0 if self._gate.is_raw else REQUEST_HEAD_BYTES
         if not least <= size <= self._most_frame_bytes:
+            if self._gate.state(now.monotonic_ms) is State.ENDED:
+                raise MalformedFrame(self._why_ended())
             raise MalformedFrame(f"a frame of {size} bytes before it has proven who it is")
         stop = at + SIZE_BYTES + size
         return stop if stop <= end else None
@@ -141,11 +148,14 @@ class GuardedConnection(Connection):
         super()._handle(buffer, body, stop, key, version, correlation_id, now)
 
     def _why_closed(self, key: int, now_ms: int) -> str:
-        self._broker.metrics.authentications_failed += 1
         if self._gate.state(now_ms) is State.ENDED:
-            self._broker.metrics.sessions_ended += 1
-            return IT_IS_OVER
+            return self._why_ended()
+        self._broker.metrics.authentications_failed += 1
         return NOT_YET.format(_named(self._apis.get(key), key))
+
+    def _why_ended(self) -> str:
+        self._broker.metrics.sessions_ended += 1
+        return IT_IS_OVER
 
     def _handle(
         self, buffer: bytearray, at: int, end: int, key: int, version: int, correlation_id: int, now: Now
@@ -275,11 +285,12 @@ class GuardedConnection(Connection):
         self._proof = None
         gate.open(principal, None if session_ms is None else now.monotonic_ms + session_ms)
         self._is_free = True
-        if session_ms is not None:
+        if session_ms is not None and not self.is_closing:  # it may be gone since the proof was looked at
             self._end = asyncio.get_running_loop().call_later(session_ms / 1000, self.look_at_end)
         self.principal = principal
         self._rights = self._broker.access.rights(principal, self.client_host)
         self.rights_changed()
+        self.quotas_changed()
         self._guard.strangers.discard(self)
         self._broker.metrics.authentications += 1
         return session_ms or 0

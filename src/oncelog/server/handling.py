@@ -24,13 +24,10 @@ class NoAnswer(Exception):
 def handled(api: Api, request: Any, call: Call) -> Any:
     """The answer, or what becomes one."""
     assert api.handle is not None
-    if call.spending is None:
-        answer = api.handle(request, call)
-        return begun(answer) if iscoroutine(answer) else answer
-    answer = call.timed(partial(api.handle, request, call))
+    answer = call.timed(partial(api.handle, request, call)) if call.spending else api.handle(request, call)
     if not iscoroutine(answer):
         return answer
-    return begun(answer if call.spending is None else call.spending.timed(answer))
+    return begun(call.spending.timed(answer) if call.spending else answer)  # the handler may have put it away
 
 
 async def read_aside(broker: Broker, api: Api, body: bytes, call: Call) -> Any:

@@ -76,6 +76,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._is_inner_paused = False
         self._is_writing = False
         self._is_closing = False
+        self._has_said_goodbye = False  # nothing can be encrypted behind it
         self._is_gone = False
 
     # The protocol of the socket's transport
@@ -263,6 +264,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     # Sending
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._has_said_goodbye:
+            return
         if self._backlog or self._is_write_paused or len(data) > PIECE_BYTES or self._ssl is None:
             self.writelines((data,))
             return
@@ -274,7 +277,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._below.write(self._outgoing.read())
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        if self._is_gone:
+        if self._is_gone or self._has_said_goodbye:
             return
         for each in list_of_data:
             if each:
@@ -354,6 +357,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                 self._say_goodbye()
 
     def _say_goodbye(self) -> None:
+        self._has_said_goodbye = True
         if self._ssl is not None:
             try:
                 self._ssl.unwrap()
