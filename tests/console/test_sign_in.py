@@ -5,7 +5,7 @@ import json
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 
 from oncelog.console.connection import MOST_CONNECTIONS
 from oncelog.console.serving import Console
+from oncelog.console.sign_in import MOST_AT_ONCE
 from oncelog.embedded import Server
 from oncelog.security.documents import Kind
 from oncelog.security.operations import Operation, Resource
@@ -154,6 +155,37 @@ def test_a_session_ends_with_the_password(shown: Shown, console: Console) -> Non
     assert visitor.ask("/api/topics")[0] == 200
     shown.run(add_user(shown.server.broker, "carol", "two"))
     assert visitor.ask("/api/topics")[0] == 401
+
+
+def test_a_password_that_changes_while_it_is_looked_at_opens_nothing(
+    shown: Shown, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, run = shown.server.broker, shown.server.broker.proofs.run
+    shown.run(add_user(broker, "dave", "one"))
+
+    async def run_and_change(*given: Any) -> Any:
+        is_right = await run(*given)
+        await add_user(broker, "dave", "two")
+        return is_right
+
+    monkeypatch.setattr(broker.proofs, "run", run_and_change)
+    visitor = Visitor(console)
+    assert visitor.sign_in("dave", "one") == (200, {"user": "dave"})
+    assert visitor.ask("/api/topics")[0] == 401
+
+
+def test_who_sends_a_password_slowly_keeps_nobody_out(console: Console) -> None:
+    head = (
+        f"POST /api/sign-in HTTP/1.1\r\nHost: 127.0.0.1:{console.port}\r\nOrigin: http://127.0.0.1:{console.port}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    )
+    with ExitStack() as stack:
+        for _ in range(MOST_AT_ONCE):
+            slow = stack.enter_context(socket.create_connection(("127.0.0.1", console.port)))
+            slow.sendall(head.encode())
+        for _ in range(3):  # by now all of them have been heard
+            assert Visitor(console).ask("/api/session")[0] == 200
+        assert Visitor(console).sign_in() == (200, {"user": "alice"})
 
 
 def test_guessing_is_late_and_ends(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from oncelog.security.bindings import (
     binding_of,
     new_binding,
     new_filter,
-    plain_host,
 )
+from oncelog.security.hosts import plain_host
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 
 GOOD: dict[str, Any] = {

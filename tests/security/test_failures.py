@@ -1,6 +1,7 @@
 """Hosts that fail too often, and how long that is held against them."""
 
-from oncelog.security.failures import MINUTE_MS, MOST_HOSTS, Failures, place_of
+from oncelog.security.failures import MINUTE_MS, MOST_HOSTS, Failures
+from oncelog.security.hosts import place_of
 
 
 def test_so_many_may_fail_at_once_and_as_many_a_minute() -> None:

@@ -13,7 +13,7 @@ from oncelog.security.users import (
     MOST_NAME_BYTES,
     MOST_USERS,
     SALT_BYTES,
-    Change,
+    Edited,
     Users,
     what_is_wrong_with,
     what_is_wrong_with_salted,
@@ -31,11 +31,11 @@ def document(**users: dict[str, Credential]) -> Document:
 
 
 def with_credentials(before: Document, secret: bytes, users: Mapping[str, Mapping[str, Credential]]) -> Document:
-    change = Change(before, secret)
+    edited = Edited(before, secret)
     for name, credentials in users.items():
         for mechanism, each in credentials.items():
-            change.put(name, mechanism, each)
-    return change.document
+            edited.put(name, mechanism, each)
+    return edited.document
 
 
 def test_what_is_kept_is_found_again_after_it_was_stored() -> None:
@@ -52,24 +52,24 @@ def test_what_is_kept_is_found_again_after_it_was_stored() -> None:
 
 def test_a_user_is_gone_with_the_last_credential() -> None:
     kept = document(ann={mechanism: credential(mechanism) for mechanism in HASHES})
-    change = Change(kept, OTHER)
-    assert change.remove("ann", "SCRAM-SHA-256") and not change.remove("ann", "SCRAM-SHA-256")
-    left = dict(change.document)
+    edited = Edited(kept, OTHER)
+    assert edited.remove("ann", "SCRAM-SHA-256") and not edited.remove("ann", "SCRAM-SHA-256")
+    left = dict(edited.document)
     assert Users(left, OTHER).mechanisms("ann") == {"SCRAM-SHA-512": 4096}
     assert Users(left, OTHER).find("SCRAM-SHA-256", "ann").is_made_up
-    assert not change.remove("bob", "SCRAM-SHA-512") and not change.remove("", "secret")
-    assert change.remove("ann", "SCRAM-SHA-512")
-    assert Users(change.document, OTHER).names == []
+    assert not edited.remove("bob", "SCRAM-SHA-512") and not edited.remove("", "secret")
+    assert edited.remove("ann", "SCRAM-SHA-512")
+    assert Users(edited.document, OTHER).names == []
     assert Users(kept, OTHER).mechanisms("ann") == dict.fromkeys(HASHES, 4096)
 
 
 def test_there_are_only_so_many() -> None:
-    change = Change({}, SECRET)
+    edited = Edited({}, SECRET)
     for number in range(MOST_USERS):
-        change.put(str(number), "SCRAM-SHA-256", credential("SCRAM-SHA-256"))
-    change.put("0", "SCRAM-SHA-512", credential("SCRAM-SHA-512"))
+        edited.put(str(number), "SCRAM-SHA-256", credential("SCRAM-SHA-256"))
+    edited.put("0", "SCRAM-SHA-512", credential("SCRAM-SHA-512"))
     with pytest.raises(documents.TooMuch):
-        change.put("one more", "SCRAM-SHA-256", credential("SCRAM-SHA-256"))
+        edited.put("one more", "SCRAM-SHA-256", credential("SCRAM-SHA-256"))
 
 
 def test_the_secret_is_no_user() -> None:

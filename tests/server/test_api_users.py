@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from oncelog.clock import Now
 from oncelog.embedded import Server
-from oncelog.security.documents import Kind
+from oncelog.log.steps import Steps
+from oncelog.security.documents import Change, Kind
 from oncelog.security.scram import HASHES, credential_of, hash_bytes, salted_password
 from oncelog.security.users import MOST_NAME_BYTES
 from oncelog.server.access import EVERY_RIGHT
@@ -128,6 +130,21 @@ def test_a_user_that_is_named_twice_stays_as_it_is(raw: RawConnection, asked: li
     before = describe(raw)
     assert alter(raw, *asked, upsertion("bob")) == {"ann": (ErrorCode.duplicate_resource, TWICE), "bob": FINE}
     assert describe(raw) == {**before, "bob": [(SHA_256, 4096)]}
+
+
+def test_what_a_first_try_did_not_find_is_told_by_the_last_one_alone(
+    server: Server, raw: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where brokers agree, a change is tried again when another one was faster."""
+    alter(raw, upsertion())
+    changing = server.broker.topics.changing_document
+
+    def changing_twice(kind: Kind, change: Change, now: Now) -> Steps[None]:
+        change({})
+        return changing(kind, change, now)
+
+    monkeypatch.setattr(server.broker.topics, "changing_document", changing_twice)
+    assert alter(raw, deletion()) == {"ann": (ErrorCode.none, None)}
 
 
 def test_who_is_described_twice_and_who_is_not_there(raw: RawConnection) -> None:

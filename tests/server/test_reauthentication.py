@@ -1,7 +1,11 @@
 """A proof is given again before its time is over; and what becomes of connections where it is not."""
 
+import asyncio
+import gc
 import struct
+import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -10,9 +14,15 @@ from oncelog.server.errors import ErrorCode
 from oncelog.server.guarded_connection import GuardedConnection
 from oncelog.server.proofs import ScramProof
 from oncelog.server.users import add_user
+from tests.raw import ServerClosed
 from tests.raw.sasl import NONCE, prove, shake_hands
 from tests.server.sasl_support import ANN, PASSWORD, Guarded, assert_closed, assert_serves, framed, guarded
 from tests.server.test_authentication import FAILED
+from tests.waiting import until
+
+
+def guarded_ones(at: Guarded) -> list[GuardedConnection]:
+    return [each for each in at.server.service.connections.each() if isinstance(each, GuardedConnection)]
 
 
 @pytest.fixture(scope="module")
@@ -67,20 +77,28 @@ def test_that_holds_for_a_large_request_too(brief: Guarded) -> None:
     assert brief.metrics[3] == before[3] + 1
 
 
-def test_a_proof_that_is_over_when_its_client_is_gone_waits_for_no_end(brief: Guarded) -> None:
+def test_a_client_that_is_gone_when_its_proof_is_good_is_not_kept_until_the_end_of_it(
+    brief: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = ScramProof.evaluate
+    kept: list[weakref.ref[GuardedConnection]] = []
+
+    async def evaluate_and_hang_up(self: ScramProof, message: bytes) -> bytes:
+        answer = await evaluate(self, message)
+        if self.is_over:
+            (connection,) = guarded_ones(brief)
+            kept.append(weakref.ref(connection))
+            connection.abort()
+            await asyncio.sleep(0.05)
+        return answer
+
+    monkeypatch.setattr(brief.server.broker.turns, "wait_first", lambda callback: None)  # it is told too late
+    monkeypatch.setattr(ScramProof, "evaluate", evaluate_and_hang_up)
     with brief.connected() as raw:
-        prove(raw, ANN, PASSWORD)
-
-        def prove_it_to_nobody() -> None:
-            found = [each for each in brief.server.service.connections.each() if isinstance(each, GuardedConnection)]
-            (connection,) = found
-            proof = ScramProof("SCRAM-SHA-256", brief.server.broker.users.now)
-            proof._exchange.name = ANN
-            connection.connection_lost(None)
-            connection._open(proof)
-            assert connection._end is None
-
-        brief.server.call(prove_it_to_nobody)
+        raw.socket.settimeout(0.5)
+        with suppress(TimeoutError, ServerClosed):
+            prove(raw, ANN, PASSWORD)
+    until(lambda: gc.collect() >= 0 and kept[0]() is None, "nothing to keep it")
 
 
 def test_it_may_be_given_again_when_it_is_over_already(brief: Guarded) -> None:

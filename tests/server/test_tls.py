@@ -287,22 +287,27 @@ def test_a_client_may_say_goodbye(server: Server, raw: RawConnection) -> None:
 
 
 def test_what_is_answered_behind_the_goodbye_is_no_accident(
-    server: Server, raw: RawConnection, caplog: pytest.LogCaptureFixture
+    world: World, server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request may have waited when the client said it."""
-    raw.call("api_versions", 2)
+    made: list[TlsTransport] = []
+    begin = TlsTransport.set_write_buffer_limits
+
+    def note(self: TlsTransport, high: int | None = None, low: int | None = None) -> None:
+        made.append(self)
+        begin(self, high, low)
 
     def say_it_and_more() -> None:
-        (connection,) = server.service.connections.each()
-        assert isinstance(connection, Connection)
-        transport = connection._transport
-        transport.close()
-        transport.write(b"late")
-        transport.writelines([b"later", b"still"])
+        made[0].close()
+        made[0].write(b"late")
+        made[0].writelines([b"later", b"still"])
 
-    server.call(say_it_and_more)
-    with pytest.raises(ServerClosed):
-        raw.receive_bytes()
+    monkeypatch.setattr(TlsTransport, "set_write_buffer_limits", note)
+    with RawConnection(server.bootstrap_servers, tls=world.context()) as raw:
+        raw.call("api_versions", 2)
+        server.call(say_it_and_more)
+        with pytest.raises(ServerClosed):
+            raw.receive_bytes()
     assert "TLS failed" not in caplog.text
 
 

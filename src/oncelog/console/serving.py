@@ -20,12 +20,12 @@ from oncelog.console.faults import FaultList, Faults
 from oncelog.console.sign_in import SignIn
 from oncelog.console.web import application
 from oncelog.server.broker import Broker, bracketed
+from oncelog.server.endpoints import WILDCARDS
 from oncelog.server.tls import LOOK_MS
 from oncelog.settings import SettingsError
 
 BACKLOG = 64
 STOP_GRACE_S = 1
-WILDCARDS = ("", "0.0.0.0", "::")
 
 
 class Console:

@@ -33,7 +33,7 @@ class Sessions:
         return len(self._by_hash)
 
     def begin(self, user: str, users: Mapping[str, Any], now_ms: int) -> str:
-        """The token."""
+        """The token. `users` are those by whom it was proven: where they have changed since, it is over at once."""
         self._end_old(users, now_ms)
         own = [each for each, session in self._by_hash.items() if session.user == user]
         for each in own[: max(0, len(own) + 1 - MOST_OF_A_USER)]:

@@ -75,10 +75,10 @@ class SignIn:
 
     async def begin(self, request: Request) -> Response:
         try:
-            user = await self._proven(request)
+            user, proven_by = await self._proven(request)
         except Refused as refused:
             return _answer({"error": refused.message}, refused.status)
-        token = self._sessions.begin(user, self._users, self._now_ms())
+        token = self._sessions.begin(user, proven_by, self._now_ms())
         answer = _answer({"user": user})
         self._set_cookie(answer, token, LIFETIME_MS // 1000)
         return answer
@@ -102,21 +102,21 @@ class SignIn:
             samesite="strict",
         )
 
-    async def _proven(self, request: Request) -> str:
-        """Whose name and password these are. Raises `Refused`."""
+    async def _proven(self, request: Request) -> tuple[str, Document]:
+        """Whose name and password these are, by which state of the users. Raises `Refused`."""
         host = _host(request)
         if self._failures.is_barred(host, self._now_ms()):
             self._broker.metrics.authentications_barred += 1
             raise Refused(429, TOO_OFTEN)
+        user, password = await _name_and_password(request)  # who sends it slowly takes nobody's place meanwhile
         if self._at_work >= MOST_AT_ONCE:
             raise Refused(503, TOO_MANY)
         self._at_work += 1
         try:
-            user, password = await _name_and_password(request)
-            began_ms = self._now_ms()
+            began_ms, users = self._now_ms(), self._users
             mechanism, found = self._broker.users.now.find_for_password(user)
             if await self._broker.proofs.run(is_password, mechanism, password, found):
-                return user
+                return user, users
             self._failures.note(host, self._now_ms())
             self._broker.metrics.authentications_failed += 1
             logger.warning("%s did not prove to the page who it is", host)

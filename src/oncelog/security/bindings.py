@@ -4,9 +4,9 @@ A rule is kept under a key that says all of it, so that the same rule is there o
 """
 
 from enum import IntEnum
-from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple, TypeVar
 
+from oncelog.security.hosts import plain_host
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 
 EVERYTHING: Final = "*"  # of a literal pattern: every name; of a rule's host: everywhere
@@ -141,19 +141,6 @@ def new_binding(
     if not host or SEPARATOR in host:
         raise Invalid(f"Invalid host {host!r}: an address, or {EVERYTHING}")
     return binding
-
-
-def plain_host(host: str) -> str:
-    """One spelling for each address: sockets and people write those of IPv6 in several."""
-    if ":" not in host:
-        return host
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(address)
 
 
 def check_principal(principal: str) -> None:

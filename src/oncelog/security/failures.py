@@ -1,11 +1,11 @@
 """Who fails to prove who they are so often that they are not looked at for a while: hosts, each with an allowance."""
 
 from collections import OrderedDict
-from ipaddress import IPv6Address, ip_address, ip_network
 from typing import NamedTuple
 
+from oncelog.security.hosts import place_of
+
 MOST_HOSTS = 4096
-IPV6_HOST_BITS = 64  # one customer has so many addresses at least
 MINUTE_MS = 60_000
 
 
@@ -44,16 +44,3 @@ class Failures:
         if spent is None:
             return 0
         return max(spent.failures - (now_ms - spent.at_ms) * self._per_minute / MINUTE_MS, 0)
-
-
-def place_of(host: str) -> str:
-    """What counts as one host."""
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if not isinstance(address, IPv6Address):
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ip_network((address, IPV6_HOST_BITS), strict=False))

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from oncelog.security.documents import Document
+from oncelog.security.hosts import plain_host
 
 DEFAULT = "<default>"
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
@@ -258,19 +259,10 @@ class Addresses:
             names = dict(entity)
             if Quota.CONNECTION in values and IP in names:
                 address = names[IP]
-                self._bounds[None if address is None else _plain(address)] = values[Quota.CONNECTION]
+                self._bounds[None if address is None else plain_host(address)] = values[Quota.CONNECTION]
 
     def __bool__(self) -> bool:
         return bool(self._bounds)
 
     def of(self, address: str) -> float | None:
-        return self._bounds.get(_plain(address), self._bounds.get(None))
-
-
-def _plain(address: str) -> str:
-    """One of several ways to write it: an IPv4 client that came in by an IPv6 socket is the same."""
-    try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    return str(getattr(parsed, "ipv4_mapped", None) or parsed)
+        return self._bounds.get(plain_host(address), self._bounds.get(None))

@@ -105,8 +105,8 @@ class Users:
         return hmac.digest(self._secret, f"{what}\0{name}".encode(), "sha256")
 
 
-class Change:
-    """Of the document: a copy that is changed, however many changes there are."""
+class Edited:
+    """The document, as a copy that is changed, however many changes there are."""
 
     def __init__(self, document: Document, secret: bytes) -> None:
         """`secret` counts where there is none yet."""

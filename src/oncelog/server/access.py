@@ -10,9 +10,10 @@ from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 from oncelog.security.acls import Acls, principals_of
-from oncelog.security.bindings import Binding, plain_host
+from oncelog.security.bindings import Binding
 from oncelog.security.brokers import is_broker
 from oncelog.security.documents import Kind
+from oncelog.security.hosts import plain_host
 from oncelog.security.operations import Operation, Resource
 from oncelog.server.operations import KNOWN
 from oncelog.server.settings import Settings

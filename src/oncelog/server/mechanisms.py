@@ -10,7 +10,7 @@ IN_THE_CLEAR = ("PLAIN", "OAUTHBEARER")  # password or token itself is what they
 
 def check_mechanisms(settings: Settings) -> None:
     """Raises SettingsError."""
-    guarded = [each for each in endpoints(settings) if each.protocol.startswith("SASL_")]
+    guarded = [each for each in endpoints(settings) if each.is_sasl]
     for each in guarded:
         _check(each.name, each.protocol, settings.of_listener(each.name))
 

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from oncelog.security.failures import place_of
+from oncelog.security.hosts import place_of
 
 MOST_STRANGERS = 512
 STRANGER_MS = 30_000

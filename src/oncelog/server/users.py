@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from oncelog.security.documents import Change, Document, Kind, TooMuch
 from oncelog.security.scram import HASHES, Credential, credential_of, salted_password
-from oncelog.security.users import DEFAULT_ITERATIONS, SALT_BYTES, Users, what_is_wrong_with
-from oncelog.security.users import Change as Changed
+from oncelog.security.users import DEFAULT_ITERATIONS, SALT_BYTES, Edited, Users, what_is_wrong_with
 from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.known_users import new_secret
@@ -24,7 +23,7 @@ def new_credentials(
     return found
 
 
-def put(changed: Changed, name: str, mechanism: str, credential: Credential) -> None:
+def put(changed: Edited, name: str, mechanism: str, credential: Credential) -> None:
     try:
         changed.put(name, mechanism, credential)
     except TooMuch as refusal:
@@ -38,7 +37,7 @@ def adding(name: str, credentials: dict[str, Credential]) -> Change:
     secret = new_secret()
 
     def change(document: Document) -> Document:
-        changed = Changed(document, secret)
+        changed = Edited(document, secret)
         for mechanism, credential in credentials.items():
             put(changed, name, mechanism, credential)
         return changed.document
@@ -62,7 +61,7 @@ def removing(name: str, mechanisms: Sequence[str] = ()) -> Change:
             raise KafkaError(
                 ErrorCode.resource_not_found, f"there is no user {name}" if not has else f"{name} has none"
             )
-        changed = Changed(document, b"")
+        changed = Edited(document, b"")
         for mechanism in gone:
             changed.remove(name, mechanism)
         return changed.document

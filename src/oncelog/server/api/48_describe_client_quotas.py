@@ -8,6 +8,7 @@ from oncelog.security.documents import Kind
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.security.quotas import Entity, Matching, Values
 from oncelog.server.api import Api
+from oncelog.server.api_rights import REFUSALS
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.packing import packed_aside
@@ -16,7 +17,7 @@ from oncelog.server.packing import packed_aside
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
     if not call.rights.may(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
-        return _refused(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.", call)
+        return _refused(*REFUSALS[Resource.CLUSTER], call)
     try:
         wanted = quotas.matching(
             ((each.entity_type, each.match_type, each.match) for each in request.components), is_strict=request.strict

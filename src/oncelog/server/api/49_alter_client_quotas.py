@@ -12,19 +12,19 @@ from oncelog.security.documents import Document, Kind
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.security.quotas import Changes, Entity
 from oncelog.server.api import Api
+from oncelog.server.api_rights import REFUSALS
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
 
 Outcome = tuple[ErrorCode, str | None]
 GOOD: Outcome = (ErrorCode.none, None)
-NOT_ALLOWED: Outcome = (ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
 
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
     if not call.rights.may(Operation.ALTER_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
-        return await _answer(dict.fromkeys(map(_entity, request.entries), NOT_ALLOWED), call)
+        return await _answer(dict.fromkeys(map(_entity, request.entries), REFUSALS[Resource.CLUSTER]), call)
     outcomes: dict[Entity, Outcome] = {}
     good: dict[Entity, Changes] = {}
     await call.each(request.entries, partial(_judge, outcomes=outcomes, good=good))

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
+from oncelog.security.operations import Operation
 from oncelog.security.users import NUMBERS
 from oncelog.server.api import Api
+from oncelog.server.api_rights import demand_cluster
 from oncelog.server.call import Call
-from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.errors import ErrorCode
 from oncelog.server.packing import packed_aside
 
 TWICE = "Cannot describe SCRAM credentials for the same user twice in a single request: "
@@ -15,8 +16,7 @@ NOBODY = "Attempt to describe a user credential that does not exist: "
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
-    if not call.rights.may(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
-        raise KafkaError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
+    demand_cluster(call.rights, Operation.DESCRIBE)
     asked: dict[str, bool] = {}  # whether more than once
     for each in request.users or ():
         asked[each.name] = each.name in asked

@@ -10,8 +10,9 @@ from typing import Any
 from oncelog.security.documents import Document, Kind
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.security.scram import Credential, credential_of
-from oncelog.security.users import NUMBERS, Change, what_is_wrong_with, what_is_wrong_with_salted
+from oncelog.security.users import NUMBERS, Edited, what_is_wrong_with, what_is_wrong_with_salted
 from oncelog.server.api import Api
+from oncelog.server.api_rights import REFUSALS
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.known_users import new_secret
@@ -19,7 +20,6 @@ from oncelog.server.users import put
 
 TWICE = "A user credential cannot be altered twice in the same request"
 UNKNOWN_MECHANISM = "Unknown SCRAM mechanism"
-NOT_ALLOWED = "Cluster authorization failed."
 NOT_THERE = "Attempt to delete a user credential that does not exist"
 
 Refusals = dict[str, KafkaError]
@@ -28,17 +28,19 @@ Refusals = dict[str, KafkaError]
 async def handle(request: Any, call: Call) -> Any:
     refused: Refusals = {}
     if not call.rights.may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
-        refusal = KafkaError(ErrorCode.cluster_authorization_failed, NOT_ALLOWED)
+        refusal = KafkaError(*REFUSALS[Resource.CLUSTER])
         refused = {each.name: refusal for each in (*request.deletions, *request.upsertions)}
     deletions, upsertions = await _wanted(request, call, refused)
     credentials = await call.broker.aside.run(_credentials, list(upsertions.values()))
     secret = new_secret()
+    gone: Refusals = {}
 
     def change(document: Document) -> Document:
-        changed = Change(document, secret)
+        gone.clear()  # of a try before
+        changed = Edited(document, secret)
         for name, each in deletions.items():
-            if not changed.remove(name, NUMBERS[each.mechanism]):  # gone meanwhile
-                refused[name] = KafkaError(ErrorCode.resource_not_found, NOT_THERE)
+            if not changed.remove(name, NUMBERS[each.mechanism]):  # meanwhile
+                gone[name] = KafkaError(ErrorCode.resource_not_found, NOT_THERE)
         for name, mechanism, credential in credentials:
             put(changed, name, mechanism, credential)
         return changed.document
@@ -48,6 +50,7 @@ async def handle(request: Any, call: Call) -> Any:
             await call.broker.turns.run(call.broker.topics.changing_document(Kind.USERS, change, call.now))
         except KafkaError as failure:
             refused.update(dict.fromkeys((*deletions, *upsertions), failure))
+    refused = gone | refused
     names = dict.fromkeys((*deletions, *upsertions, *refused))
     results = await call.each(names, lambda name: _result(name, refused.get(name), call))
     return call.new("AlterUserScramCredentialsResponse", results=results)
