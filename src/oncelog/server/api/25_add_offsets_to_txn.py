@@ -1,6 +1,7 @@
 """AddOffsetsToTxn, versions 0 to 4 (KIP-98, KIP-360 PRODUCER_FENCED from v2 on, KIP-890): the transaction is to commit
 offsets of that group."""
 
+import asyncio
 from typing import Any
 
 from oncelog.security.operations import Operation, Resource
@@ -24,7 +25,7 @@ async def _add(request: Any, call: Call) -> ErrorCode:
     groups = call.broker.groups
     making = groups.making_place(call.now)
     if making is not None:
-        await making
+        await asyncio.wait([making])  # it is made for others, too, when this client hangs up
     partition = groups.partition_of(request.group_id)
     if partition is None:
         groups.make_place(call.now)

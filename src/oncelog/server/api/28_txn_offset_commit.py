@@ -4,6 +4,7 @@ partition of the offsets is added to the transaction by the way).
 The offsets are nobody's before the transaction is committed.
 """
 
+import asyncio
 from typing import Any
 
 from oncelog.security.operations import Operation, Resource
@@ -65,7 +66,7 @@ async def _commit(request: Any, accepted: dict[TopicPartition, CommittedOffset],
     broker, groups = call.broker, call.broker.groups
     making = groups.making_place(call.now)
     if making is not None:
-        await making
+        await asyncio.wait([making])  # it is made for others, too, when this client hangs up
     error = groups.in_transactions.check(
         request.group_id,
         getattr(request, "member_id", ""),
