@@ -89,7 +89,8 @@ def test_a_client_that_is_gone_when_its_proof_is_good_is_not_kept_until_the_end_
             (connection,) = guarded_ones(brief)
             kept.append(weakref.ref(connection))
             connection.abort()
-            await asyncio.sleep(0.05)
+            while connection in brief.server.service.connections.each():
+                await asyncio.sleep(0)
         return answer
 
     monkeypatch.setattr(brief.server.broker.turns, "wait_first", lambda callback: None)  # it is told too late
