@@ -98,9 +98,24 @@ def test_what_lacks_a_part_is_refused(acls: Oncelog, words: str, said: str) -> N
     assert ended.code == 2 and said in ended.refusal
 
 
-def test_a_principal_without_a_type_is_refused_by_the_server(acls: Oncelog) -> None:
-    ended = acls.run("acls add", "--allow-principal", "alice", "--topic", "orders")
-    assert ended.code == 1 and "principalType:principalName" in ended.refusal
+@pytest.mark.parametrize("option", ["--allow-principal", "--deny-principal"])
+def test_a_principal_without_a_type_is_refused_with_one(option: str, acls: Oncelog) -> None:
+    ended = acls.run("acls add", option, "alice", "--topic", "orders")
+    assert ended.code == 2 and "expected TYPE:NAME, such as User:alice" in ended.refusal
+
+
+def test_who_lacks_a_right_is_told_who_gives_it() -> None:
+    name, value = ASKED.split("=")
+    with Server(settings={name: value}) as server:
+        oncelog = Oncelog(server.bootstrap_servers)
+        assert "authorization failed: this user has no right to it" in oncelog.run("acls").refusal.replace("\n", " ")
+        assert "`oncelog topics --acls` prints" in oncelog.run("topics create", "orders").refusal
+
+
+def test_who_is_answered_is_not_told_to_start_a_server() -> None:
+    with Server(secure=True) as server:
+        refusal = Oncelog(server.bootstrap_servers).run("topics list").refusal
+    assert "does this listener want TLS" in refusal and "start a server" not in refusal
 
 
 def test_where_nobody_is_asked_for_rights_that_is_said(oncelog: Oncelog) -> None:

@@ -51,6 +51,11 @@ def server() -> Iterator[Server]:
         yield server
 
 
+def test_a_principal_without_a_type_is_refused_with_one() -> None:
+    said = told("topics", "--acls", "producer", "orders", "--principal", "alice")
+    assert said.exit_code == 2 and "expected TYPE:NAME, such as User:alice" in said.output
+
+
 def put(server: Server, change: Change) -> None:
     broker = server.broker
     server.call(lambda: broker.turns.run(broker.topics.changing_document(Kind.ACLS, change, CLOCK.now())))

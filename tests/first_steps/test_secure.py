@@ -13,11 +13,15 @@ import pytest
 import oncelog
 from oncelog.client import Producer
 from oncelog.client.admin import AdminClient
+from oncelog.cluster.stored_documents import change_in_folder
 from oncelog.first_steps.certificates import DAY_MS, ends_ms, make_authority, names_in, sign_server
 from oncelog.first_steps.files import RENEW_MS, SecureFolder, names_of, write_private
+from oncelog.first_steps.secured import SecuredService
+from oncelog.security.documents import Kind
 from oncelog.server.endpoints import Endpoint
 from oncelog.server.secure import AUTHORIZER
 from oncelog.server.settings_reading import read_settings
+from oncelog.server.users import adding, new_credentials
 from oncelog.settings import SettingsError
 from tests.raw import RawConnection, ServerClosed
 
@@ -65,6 +69,18 @@ def test_nobody_else_does() -> None:
             AdminClient({**config, "security.protocol": "ssl"}).list_topics(timeout=5)
 
 
+def told_by(server: oncelog.Server) -> str:
+    return SecuredService(server.broker).for_people
+
+
+def test_people_are_told_of_the_only_user_and_of_several(tmp_path: Path) -> None:
+    with oncelog.Server(secure=True, data_dir=str(tmp_path)) as server:
+        assert "It lets in the user admin alone by password" in told_by(server)
+    change_in_folder(str(tmp_path), Kind.USERS, adding("ann", new_credentials("s3cret")))
+    with oncelog.Server(secure=True, data_dir=str(tmp_path)) as server:
+        assert "It lets in 2 users by password; that of admin" in told_by(server)
+
+
 def test_a_second_start_uses_what_is_there(tmp_path: Path) -> None:
     with oncelog.Server(secure=True, data_dir=str(tmp_path)) as server:
         first = server.client_config
@@ -83,6 +99,7 @@ def test_a_password_that_is_gone_is_not_made_up(tmp_path: Path, caplog: pytest.L
     with oncelog.Server(secure=True, data_dir=str(tmp_path)) as server:
         assert produce({**first, "bootstrap.servers": server.bootstrap_servers}) == [None]
         assert "is gone: give it a new password" in caplog.text
+        assert "client.properties" not in (told := told_by(server)) and "oncelog users remove admin --data" in told
 
 
 def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:

@@ -15,6 +15,10 @@ import click
 
 TERMINATED = 143  # 128 and the number of SIGTERM, as a shell says it
 
+LACKS_A_RIGHT = (
+    "this user has no right to it; `oncelog topics --acls` prints the commands by which an administrator gives one"
+)
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -47,6 +51,14 @@ def words_of(error: object) -> str:
 
     assert isinstance(error, KafkaError)
     words = error.str()
+    if error.code() in (
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    ):
+        return f"{words.rstrip('.')}: {LACKS_A_RIGHT}"
+    if "`security.protocol`" in words:  # somebody answers there, who wants something else
+        return words
     if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE):
         return f"{words}: start a server with `oncelog serve`, or name another one with -b HOST:PORT"
     if error.code() == KafkaError._TIMED_OUT:

@@ -148,6 +148,9 @@ Who = tuple[str, str, str]  # a permission, a principal, a host
 
 
 def _who(said: dict[str, Any]) -> list[Who]:
+    for each in (*said["allowed"], *said["denied"]):
+        if ":" not in each:
+            raise click.UsageError(f"{each}: expected TYPE:NAME, such as User:{each}")
     allowed = product(["ALLOW"], said["allowed"], said["allowed_hosts"] or (EVERYWHERE,))
     return [*allowed, *product(["DENY"], said["denied"], said["denied_hosts"] or (EVERYWHERE,))]
 

@@ -230,6 +230,8 @@ def acls(
     No broker is asked. TOPIC is what is written by a producer or a sink, and what is read by a consumer, a copy or a
     flow.
     """
+    if ":" not in principal:
+        raise click.UsageError(f"--principal {principal}: expected TYPE:NAME, such as User:{principal}")
     needs = Needs(role=role, topics=topics, to=to, through=through, group=group, name=name)
     if needs.lacks is not None:
         raise click.UsageError(f"what a {role} needs depends on {needs.lacks}, which is missing")

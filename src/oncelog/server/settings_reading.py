@@ -4,11 +4,12 @@ The command line goes before the environment, that before the file, that before 
 is said at once, with where it was written, the nearest known name, and what would be allowed.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from oncelog.references import properties, resolved
+from oncelog.security.acls import principals_of
 from oncelog.server.endpoints import check_reach, endpoints
 from oncelog.server.listener_settings import listener_conflicts
 from oncelog.server.listeners import check_advertised, parse_listeners, parse_protocols
@@ -103,6 +104,7 @@ def conflicts(settings: Settings) -> list[str]:
     """Sentences about settings that are fine alone and impossible together."""
     found = [sentence for is_wrong, sentence in _pairs_that_clash(settings) if is_wrong]
     try:
+        found += _unfit_super_users(settings.super_users)
         check_mechanisms(settings)
         protocols = parse_protocols(settings.listener_security_protocol_map)
         listening = parse_listeners("listeners", settings.listeners, protocols)
@@ -120,6 +122,14 @@ def conflicts(settings: Settings) -> list[str]:
     except SettingsError as refusal:
         found.append(str(refusal))
     return found
+
+
+def _unfit_super_users(text: str) -> Iterator[str]:
+    """One that is misspelt is nobody, and the server would start without somebody who may make its first rule."""
+    for each in sorted(principals_of(text)):
+        kind, _, name = each.partition(":")
+        if kind != "User" or not name or ",User:" in each:
+            yield f"super.users: {each}: expected User:NAME, and semicolons between several, as User:alice;User:bob"
 
 
 def _pairs_that_clash(settings: Settings) -> list[tuple[bool, str]]:

@@ -154,6 +154,11 @@ async def test_what_cannot_be_used_is_named_before_anything_is_sent(broker: Fake
     assert broker.connected_count == 0
 
 
+async def test_a_certificate_without_its_key_is_named(broker: FakeBroker, own: Certificate) -> None:
+    error = await outcome(broker, ssl_certificate_location=own.certificate)
+    assert "has no key in it; give one by `ssl.key.location`" in said(error)
+
+
 async def test_a_wrong_passphrase_is_named(broker: FakeBroker, own: Certificate) -> None:
     more = {"ssl_certificate_location": own.certificate, "ssl_key_location": own.locked_key}
     for password in ({}, {"ssl_key_password": "wrong"}):

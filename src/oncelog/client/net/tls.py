@@ -4,6 +4,8 @@ import os
 import ssl
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
@@ -65,12 +67,23 @@ def _load_own_certificate(context: ssl.SSLContext, settings: "ClientSettings") -
                     "`ssl.key.location` or `ssl.key.pem` says nothing without `ssl.certificate.location`"
                 )
             return
+        if key is None and settings.ssl_certificate_location and not _has_key(settings.ssl_certificate_location):
+            raise invalid_argument(
+                f"`ssl.certificate.location`: {certificate} has no key in it; give one by `ssl.key.location`"
+            )
         name = "ssl.key.location" if key else "ssl.certificate.location"
         password = settings.ssl_key_password or ""
         _load(name, key or certificate, lambda: context.load_cert_chain(certificate, key, lambda: password))
     finally:
         for path in texts:
             os.unlink(path)
+
+
+def _has_key(path: str) -> bool:
+    """What cannot be read is told when it is loaded."""
+    with suppress(OSError):
+        return b"PRIVATE KEY-----" in Path(path).read_bytes()
+    return True
 
 
 def _as_file(pem: str | None, made: list[str]) -> str | None:
