@@ -5,6 +5,7 @@ import pytest
 from oncelog.security.gate import (
     AGAIN_MS,
     API_VERSIONS,
+    MOST_VERSIONS,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     TABLE,
@@ -82,6 +83,15 @@ def test_a_proof_is_given_again_once_a_second_and_by_the_same_mechanism() -> Non
     assert not gate.begins_again(SASL_HANDSHAKE, 11_000 + AGAIN_MS - 1)
     assert gate.verdict(SASL_HANDSHAKE, 11_000 + AGAIN_MS - 1) is Verdict.CLOSE  # its time was over
     assert gate.verdict(SASL_HANDSHAKE, 11_000 + AGAIN_MS) is Verdict.AGAIN
+
+
+def test_versions_are_asked_for_a_few_times_at_the_most() -> None:
+    gate = Gate()
+    for _ in range(MOST_VERSIONS):
+        assert gate.verdict(API_VERSIONS, 0) is Verdict.SERVE
+        gate.versions_asked()  # of a version that is not there: they are not told
+    assert gate.verdict(API_VERSIONS, 0) is Verdict.CLOSE
+    assert gate.verdict(SASL_HANDSHAKE, 0) is Verdict.SERVE
 
 
 def test_where_proofs_do_not_end_none_is_given_again() -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from oncelog.security.gate import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from oncelog.security.gate import API_VERSIONS, MOST_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from oncelog.security.scram_client import Scram
 from oncelog.server.errors import ErrorCode
 from oncelog.server.guarded_connection import GuardedConnection
+from oncelog.server.turns import Turns
 from tests.raw import RawConnection, ServerClosed, batch, encode_request, make, message
 from tests.raw.sasl import NONCE, plain, prove, say, shake_hands
 from tests.raw.topics import new_topic
@@ -286,6 +287,30 @@ def test_versions_that_are_too_new_are_answered_and_may_be_asked_again(at: Guard
         raw.send_bytes(bytes(payload))
         assert struct.unpack_from(">ih", raw.receive_bytes()) == (7, ErrorCode.unsupported_version)
         assert versions(raw).error_code is ErrorCode.none
+        assert prove(raw, ANN, PASSWORD).error_code is ErrorCode.none
+
+
+def test_who_asks_for_versions_again_and_again_is_closed(at: Guarded) -> None:
+    """Each answer takes a tenth of a millisecond, and a stranger could send thousands of such requests at once."""
+    with at.connected() as raw:
+        raw.socket.sendall(struct.pack(">ihhih", 10, API_VERSIONS, 99, 7, -1) * 1000)
+        for _ in range(MOST_VERSIONS):
+            assert struct.unpack_from(">ih", raw.receive_bytes()) == (7, ErrorCode.unsupported_version)
+        assert_closed(raw)
+
+
+def test_what_strangers_ask_takes_turns(at: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def once(self: Turns) -> bool:
+        asked.append(True)
+        return len(asked) == 1
+
+    with at.connected() as raw, at.connected() as other:
+        versions(other)  # which is read aside the first time, and in turns then
+        monkeypatch.setattr(Turns, "is_over", once)
+        assert versions(raw).error_code is ErrorCode.none
+        assert len(asked) > 1, "it had to wait for its turn"
         assert prove(raw, ANN, PASSWORD).error_code is ErrorCode.none
 
 

@@ -12,6 +12,7 @@ API_VERSIONS = 18
 SASL_HANDSHAKE = 17
 SASL_AUTHENTICATE = 36
 TOKENS_IN_FRAMES = 1  # from this version of the handshake on tokens come in requests; before it as they are
+MOST_VERSIONS = 4  # ApiVersions before the proof: of a version that is too new, one is asked for again
 AGAIN_MS = 1000  # a proof is given again once a second at the most
 
 NOT_YET = "Unexpected Kafka request of type {} during SASL handshake."
@@ -88,6 +89,7 @@ class Gate:
         self.principal: str | None = None  # whose proof was good
         self._ends_ms: int | None = None
         self._begun_again_ms: int | None = None
+        self._versions_asked = 0
 
     def state(self, now_ms: int) -> State:
         if self._state is State.OPEN and self._ends_ms is not None and now_ms >= self._ends_ms:
@@ -111,6 +113,8 @@ class Gate:
 
     def verdict(self, key: int, now_ms: int) -> Verdict:
         asked = _KINDS.get(key, Asked.OTHER)
+        if asked is Asked.VERSIONS and self._state is State.BEGUN and self._versions_asked >= MOST_VERSIONS:
+            return Verdict.CLOSE
         verdict = TABLE[self.state(now_ms)][asked]
         return Verdict.CLOSE if verdict is Verdict.AGAIN and not self._may_begin_again(now_ms) else verdict
 
@@ -128,6 +132,9 @@ class Gate:
         return self._begun_again_ms is None or now_ms - self._begun_again_ms >= AGAIN_MS
 
     # What happened
+
+    def versions_asked(self) -> None:
+        self._versions_asked += 1
 
     def versions_told(self) -> None:
         if self._state is State.BEGUN:

@@ -103,6 +103,9 @@ class GuardedConnection(Connection):
                 stop = self._end_of_frame(buffer, at, end, now)
                 if stop is None:
                     break
+                if self._turns.is_over():
+                    self._end_turn()
+                    break
                 self._take(buffer, at, stop, now)
                 at = stop
             if gate.is_open(now.monotonic_ms):
@@ -145,6 +148,8 @@ class GuardedConnection(Connection):
             return
         if verdict is Verdict.AGAIN:
             self._begin_again(now)
+        if key == API_VERSIONS:
+            self._gate.versions_asked()
         super()._handle(buffer, body, stop, key, version, correlation_id, now)
 
     def _why_closed(self, key: int, now_ms: int) -> str:
