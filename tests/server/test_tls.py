@@ -14,6 +14,7 @@ from oncelog.embedded import Server
 from oncelog.server import strangers, tls_transport
 from oncelog.server.connection import Connection
 from oncelog.server.tls_transport import TlsTransport
+from oncelog.server.turns import Turns
 from tests.client.net.certificates import Authority
 from tests.raw import RawConnection, ServerClosed, batch
 from tests.raw.topics import new_topic
@@ -349,8 +350,6 @@ def test_who_only_connects_shuts_nobody_out(world: World) -> None:
 
 def test_handshakes_take_turns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many that arrive together only so many go on in one round of the loop."""
-    from oncelog.server.turns import Turns
-
     with world.serve() as server:
         is_over = Turns.is_over
         asked: list[bool] = []

@@ -4,7 +4,8 @@ asyncio and uvloop have the same, without the bounds that a server needs whom no
 each connection, encrypt an answer of any size at once, and then tell of none of it that it has not left. Here what
 arrives lies in a buffer of all connections until it is decrypted into the receiver's own; an answer is encrypted in
 pieces, as the client takes them; and a handshake, of which a step takes up to a millisecond of the processor, goes on
-in turns with all other work. Who is not done with it is a stranger (`strangers.py`).
+in turns with all other work, as does what arrives in very many records. Who is not done with the handshake is a
+stranger (`strangers.py`).
 """
 
 import asyncio
@@ -18,11 +19,12 @@ from oncelog.server.principal import PRINCIPAL
 from oncelog.server.tls import Refused, Tls
 
 PIECE_BYTES: Final = 16 * 1024  # encrypted at a time, one record of TLS; OpenSSL keeps as much of each connection
-FED_BYTES: Final = 32 * 1024  # given to OpenSSL at a time
+FED_BYTES: Final = 32 * 1024  # given to OpenSSL at a time; more than one record, so there must be something in it
 MOST_AT_ONCE_BYTES: Final = 2 * 2**20  # encrypted in one step, which takes a millisecond or two
 JOIN_BYTES: Final = 256 * 1024  # encrypted before it is written
 
 NOTHING: Final = memoryview(b"")
+NEW_KEYS: Final = "it asks for new keys again and again"
 _PLAIN: Final = (
     "WRONG_VERSION_NUMBER",
     "HTTP_REQUEST",
@@ -71,6 +73,9 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._is_read_paused = False
         self._is_below_paused = False
         self._is_decrypting = False
+        self._barren_bytes = 0  # taken by OpenSSL since it last had something for the connection
+        self._is_barren = False  # though it was asked
+        self._is_after_turn = False
         self._is_over = False
         self._is_write_paused = False  # below
         self._is_inner_paused = False
@@ -196,13 +201,15 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         try:
             while self._encrypted or incoming.pending or established.pending():
                 inner = self._inner
-                if inner is None or self._is_read_paused or self._is_closing:
+                if inner is None or self._is_read_paused or self._is_closing or self._is_after_turn:
                     break
                 filled = self._fill(established, inner.get_buffer(-1))
                 if filled:
                     inner.buffer_updated(filled)
                 if self._is_over:
                     self.close()
+                elif self._asks_for_keys and not self._is_closing:
+                    self._refuse(NEW_KEYS)  # each takes as long as a small request, and none is needed so soon
         except ssl.SSLError as error:  # what arrived was not encrypted by whom the handshake was with
             self._break(error)
         finally:
@@ -220,19 +227,38 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                 read = cast(int, established.read(room - filled, buffer[filled:] if filled else buffer))
             except ssl.SSLWantReadError:
                 read = -1
+                self._is_barren = self._barren_bytes >= FED_BYTES
             if read > 0:
                 filled += read
+                self._barren_bytes = 0
                 if incoming.pending or established.pending():
                     continue
             elif read == 0:
                 self._is_over = True  # the client says that nothing more comes
                 break
-            if not data:
+            if not data or (len(data) < len(self._encrypted) and self._must_stop()):
                 break
             taken = incoming.write(data[:FED_BYTES])
+            self._barren_bytes += taken
             data = data[taken:]
         self._encrypted = data
         return filled
+
+    @property
+    def _asks_for_keys(self) -> bool:
+        """By KeyUpdate, which OpenSSL answers by itself: more of it than one record takes, and nothing else."""
+        return self._is_barren or self._outgoing.pending >= FED_BYTES
+
+    def _must_stop(self) -> bool:
+        """In the middle of what arrived. Records may be very small, and each takes OpenSSL as long as a large one."""
+        if self._turns.is_over():
+            self._is_after_turn = True
+            self._turns.wait(self._begin_turn)
+        return self._is_after_turn or self._asks_for_keys
+
+    def _begin_turn(self) -> None:
+        self._is_after_turn = False
+        self._read_kept()
 
     def pause_reading(self) -> None:
         self._is_read_paused = True
@@ -244,7 +270,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_soon(self._read_kept)
 
     def _read_kept(self) -> None:
-        if not self._is_read_paused and not self._is_closing:
+        if not self._is_read_paused and not self._is_closing and not self._is_after_turn:
             kept, self._kept = self._kept, b""
             self._decrypt(memoryview(kept))
 
@@ -288,7 +314,10 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._tell_paused()
 
     def _break(self, error: ssl.SSLError) -> None:
-        self._connections.log_refused(self.client_host, why_failed(error))
+        self._refuse(why_failed(error))
+
+    def _refuse(self, why: str) -> None:
+        self._connections.log_refused(self.client_host, why)
         self.abort()
 
     def encrypt_some(self) -> None:

@@ -1,0 +1,136 @@
+"""Records of TLS as no library sends them: very small ones, and new keys again and again."""
+
+import contextlib
+import socket
+import ssl
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.embedded import Server
+from oncelog.server.tls_transport import NEW_KEYS
+from oncelog.server.turns import Turns
+from tests.raw import RawConnection, batch
+from tests.raw.topics import new_topic
+from tests.server.sasl_support import framed
+from tests.server.tls_keys import KeysByHand
+from tests.server.tls_support import World, new_world
+from tests.waiting import until
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return new_world(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def server(world: World) -> Iterator[Server]:
+    with world.serve() as server:
+        yield server
+
+
+@pytest.fixture
+def raw(world: World, server: Server) -> Iterator[RawConnection]:
+    with RawConnection(server.bootstrap_servers, tls=world.context()) as raw:
+        yield raw
+
+
+def address(server: Server) -> tuple[str, int]:
+    host, _, port = server.bootstrap_servers.partition(":")
+    return host, int(port)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_new_keys_count(asks: bool, tmp_path: Path, world: World, server: Server) -> None:
+    client = KeysByHand(address(server), world.context(), tmp_path / "secrets")
+    for number in range(3):
+        client.socket.sendall(client.new_keys(asks=asks) + client.record(framed("api_versions", 0, number)))
+        size, correlation_id = struct.unpack(">ii", client.receive(8))
+        assert correlation_id == number
+        client.receive(size - 4)
+    client.socket.close()
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_who_asks_for_them_again_and_again_is_closed(
+    asks: bool, tmp_path: Path, world: World, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each takes as long as a small request, before anybody has proven who it is."""
+    client = KeysByHand(address(server), world.context(), tmp_path / "secrets")
+    many = b"".join(client.new_keys(asks=asks) for _ in range(2000))
+    with contextlib.suppress(OSError):
+        client.socket.sendall(many + client.record(framed("api_versions", 0, 1)))
+        assert client.receive(8) == b""
+    client.socket.close()
+    until(lambda: NEW_KEYS in caplog.text, "it to be closed")
+
+
+def test_their_answers_do_not_pile_up(
+    tmp_path: Path, world: World, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where there is a byte of something else now and then."""
+    client = KeysByHand(address(server), world.context(), tmp_path / "secrets")
+    sent = [client.record(struct.pack(">i", 30_000))]  # a large request that goes on and on
+    for _ in range(6):
+        sent += [client.new_keys(asks=True) for _ in range(500)]
+        sent.append(client.record(b"x"))
+    with contextlib.suppress(OSError):
+        client.socket.sendall(b"".join(sent))
+        client.receive(1)
+    client.socket.close()
+    until(lambda: NEW_KEYS in caplog.text, "it to be closed")
+
+
+@pytest.mark.parametrize("record_bytes", [1, 3, 100, 1 << 14])
+def test_large_requests_come_in_records_of_any_size(
+    record_bytes: int, tmp_path: Path, world: World, server: Server, raw: RawConnection
+) -> None:
+    client = KeysByHand(address(server), world.context(), tmp_path / "secrets")
+    produced = {"name": new_topic(raw), "partition_data": [{"index": 0, "records": batch([b"x" * 300_000])}]}
+    frame = framed("produce", 9, 1, transactional_id=None, acks=-1, timeout=1000, topic_data=[produced])
+    pieces = (frame[at : at + record_bytes] for at in range(0, len(frame), record_bytes))
+    client.socket.sendall(b"".join(map(client.record, pieces)))
+    assert struct.unpack(">ii", client.receive(8))[1] == 1
+    client.socket.close()
+
+
+def test_what_comes_in_very_small_records_takes_turns(
+    world: World, server: Server, raw: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(raw)
+    waits: list[object] = []
+    wait = Turns.wait
+
+    def noted(self: Turns, callback: Any) -> None:
+        waits.append(callback)
+        wait(self, callback)
+
+    monkeypatch.setattr(Turns, "is_over", lambda self: True)
+    monkeypatch.setattr(Turns, "wait", noted)
+    produced = {"name": topic, "partition_data": [{"index": 0, "records": batch([b"x" * 20_000])}]}
+    frame = framed("produce", 9, 1, transactional_id=None, acks=-1, timeout=1000, topic_data=[produced])
+    with socket.create_connection(address(server)) as client:
+        client.settimeout(10)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = world.context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+        while True:
+            try:
+                tls.do_handshake()
+            except ssl.SSLWantReadError:
+                client.sendall(outgoing.read())
+                incoming.write(client.recv(65_536))
+            else:
+                break
+        for at in range(len(frame)):
+            tls.write(frame[at : at + 1])
+        client.sendall(outgoing.read())
+        answer = b""
+        while len(answer) < 8:
+            incoming.write(client.recv(65_536))
+            with contextlib.suppress(ssl.SSLWantReadError):
+                answer += tls.read(100)
+    assert struct.unpack_from(">i", answer, 4)[0] == 1
+    assert any(getattr(each, "__name__", "") == "_begin_turn" for each in waits)
