@@ -20,6 +20,7 @@ from tests.raw import RawConnection, Rec, batch
 from tests.server.admin_support import Admin, _answered, api_named
 from tests.server.rights_page import PAGE, page_with, table
 from tests.server.test_access import ASKED
+from tests.waiting import until
 
 THERE, ABSENT = "orders", "absent"  # as long as each other: answers are compared as texts
 GROUP, OTHER_GROUP = "readers", "others"
@@ -243,3 +244,24 @@ def test_a_right_that_is_taken_away_counts_for_connections_that_have_used_it(ser
         assert [write(other, "taken") for _ in range(3)] == [ErrorCode.none] * 3
         rights.take_back(admin)
         assert write(other, "taken") is ErrorCode.topic_authorization_failed
+
+
+@pytest.mark.parametrize("partitions", [1, 501])
+def test_a_right_that_is_taken_away_counts_for_a_fetch_that_waits(server: Server, partitions: int) -> None:
+    """It may wait for weeks, and would be answered with what was written since."""
+    topic = f"awaited-{partitions}"  # more than 500 partitions are answered in turns
+    with (
+        RawConnection(server.bootstrap_servers) as admin,
+        RawConnection(server.bootstrap_servers, from_host=rights.THERE) as other,
+    ):
+        admin.create_topic(topic, partitions)
+        rights.give(admin, [rights.rule(Resource.TOPIC, Operation.READ, name=topic)])
+        wanted = [{"partition": at, "partition_max_bytes": 1000} for at in range(partitions)]
+        topics = [{"topic": topic, "partitions": wanted}]
+        other.ask("fetch", 11, max_wait=60_000, min_bytes=1, max_bytes=1000, topics=topics)
+        until(lambda: server.call(lambda: server.broker.looks.awaited) == partitions, "it to wait")
+        rights.take_back(admin)
+        admin.produce(topic, 0, batch([Rec(value=b"secret")]))
+        first = other.answer().responses[0].partitions[0]
+    assert first.error_code is ErrorCode.topic_authorization_failed
+    assert not first.records and first.high_watermark == -1

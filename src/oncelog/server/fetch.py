@@ -62,7 +62,7 @@ class Asked:
     ) -> Fetched[bytes | Slice]:
         """`in_slices`: what is large is only found, to be sent in this turn of the loop."""
         partition = self.partition
-        if partition is None or partition.is_deleted:
+        if partition is None or partition.is_deleted or self.error_code:
             return Fetched(self.index, self.error_code or ErrorCode.unknown_topic_or_partition, -1, -1, b"")
         if not partition.leads:
             return Fetched(self.index, ErrorCode.not_leader_or_follower, -1, -1, b"")
@@ -311,6 +311,7 @@ class Fetch:
             found = []
             for each in asked.values():
                 if not in_slices:
+                    self._ask_again(each)
                     left = min(left, unsent.left_bytes // SHARES)
                 fetched = each.read(
                     left,
@@ -329,6 +330,12 @@ class Fetch:
                 yield
             topics.append((name, found))
         return topics, size_bytes, has_error
+
+    def _ask_again(self, asked: Asked) -> None:
+        """Rights may have been taken away while it waited."""
+        partition = asked.partition
+        if partition is not None and not self._call.rights.may(Operation.READ, Resource.TOPIC, partition.topic.name):
+            asked.error_code = ErrorCode.topic_authorization_failed
 
     def _packed(self, topics: Found) -> Packed:
         call = self._call
