@@ -77,6 +77,17 @@ async def test_who_does_not_know_the_secret_is_no_broker(tmp_path: Path) -> None
         assert broker.metrics.authentications_failed == 1
 
 
+async def test_who_guesses_at_their_host_does_not_keep_brokers_apart(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "SASL_PLAINTEXT") as found:
+        broker = found.brokers[1].broker
+        guard = found.brokers[1].service.connections.guard
+        while not guard.is_barred("127.0.0.1"):
+            guard.count_failure("127.0.0.1")
+        port = broker.ports["INTERNAL"]
+        peer = await Links(broker.settings, lambda: broker.cluster.secret).connect(("127.0.0.1", port), PATIENCE_S)
+        peer.close()
+
+
 async def test_a_certificate_that_nobody_trusts_ends_the_connection(
     tmp_path: Path, certificates: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:

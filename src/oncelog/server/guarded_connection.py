@@ -227,7 +227,9 @@ class GuardedConnection(Connection):
 
     async def _shake_hands(self, mechanism: str, call: Call) -> Any:
         code = ErrorCode.none
-        if not self._gate.is_again and self._guard.is_barred(self.client_host):
+        # Nobody guesses the secret of brokers, and who guesses passwords at their host must not keep them apart.
+        is_looked_at = self._gate.is_again or self._is_of_brokers(mechanism)
+        if not is_looked_at and self._guard.is_barred(self.client_host):
             self._gate.fail()
             self._connections.log_refused(self.client_host, BARRED)
             await self._delay(call.now)
@@ -241,7 +243,10 @@ class GuardedConnection(Connection):
         return call.new("SaslHandshakeResponse", error_code=code, mechanisms=self._mechanisms)
 
     def _is_enabled(self, mechanism: str) -> bool:
-        return mechanism in self._mechanisms or (mechanism == brokers.MECHANISM and self._guard.knows_brokers)
+        return mechanism in self._mechanisms or self._is_of_brokers(mechanism)
+
+    def _is_of_brokers(self, mechanism: str) -> bool:
+        return mechanism == brokers.MECHANISM and self._guard.knows_brokers
 
     def _take_raw(self, token: bytes, now: Now) -> None:
         api = self._apis[SASL_AUTHENTICATE]
