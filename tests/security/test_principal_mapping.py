@@ -43,13 +43,15 @@ def test_what_is_no_rule_is_said_at_the_start(rules: str) -> None:
         PrincipalMapping(rules)
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+", "(a*)*b", "((a{1,9})b?){2,}", "((.*),)*x", ".*" * 13])
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+", "(a*)*b", "((a{1,9})b?){2,}", "((.*),)*x", ".*" * 13, "(a|a)*b", "(?:x(a|aa))+b"]
+)
 def test_a_pattern_that_may_take_for_ever_is_refused(pattern: str) -> None:
     with pytest.raises(BadRules, match="repetition"):
         PrincipalMapping(f"RULE:{pattern}/x/")
 
 
-@pytest.mark.parametrize("pattern", [r"[(+*]+", r"\(a+\)+", "(?:a?b)+", "([^,]*),(.*)"])
+@pytest.mark.parametrize("pattern", [r"[(+*]+", r"\(a+\)+", "(?:a?b)+", "([^,]*),(.*)", "(CN|OU)=x", "a+|b+", "[a|b]+"])
 def test_what_only_looks_like_it_is_taken(pattern: str) -> None:
     PrincipalMapping(f"RULE:{pattern}/x/")
 

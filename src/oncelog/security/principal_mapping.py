@@ -102,8 +102,8 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _check_repetitions(pattern: str) -> None:
-    """None within another, and few in all."""
-    opened: list[int] = [0]  # of each group that is open: repetitions in it
+    """None within another, no choice between alternatives either, and few in all."""
+    opened: list[int] = [0]  # of each group that is open: repetitions and choices in it
     total = at = 0
     while at < len(pattern):
         each = pattern[at]
@@ -114,11 +114,17 @@ def _check_repetitions(pattern: str) -> None:
             at = _end_of_class(pattern, at)
         elif each == "(":
             opened.append(0)
+            at += pattern[at : at + 1] == "?"
         elif each == ")" and len(opened) > 1:
             inner = opened.pop()
             if inner and pattern[at : at + 1] in ("*", "+", "{"):
-                raise BadRules(f"{pattern}: a repetition within a repetition may take for ever")
+                raise BadRules(
+                    f"{pattern}: a repetition within a repetition may take for ever, and so may a choice: write [ab] "
+                    "for (a|b)"
+                )
             opened[-1] += inner
+        elif each == "|":
+            opened[-1] += len(opened) > 1
         elif each in "*+{":
             opened[-1] += 1
             total += 1
