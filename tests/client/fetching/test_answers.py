@@ -292,7 +292,6 @@ def test_a_length_that_claims_more_than_the_broker_had_room_to_send_is_damage_an
     [
         pytest.param(5, 10, id="it reaches back"),
         pytest.param(12, 20, id="the next one seems to"),
-        pytest.param(1 << 40, 10, id="beyond the high watermark"),
     ],
 )
 def test_a_batch_that_claims_an_offset_where_it_cannot_be_is_told_and_what_lies_before_it_is_read(
@@ -310,6 +309,39 @@ def test_a_batch_that_claims_an_offset_where_it_cannot_be_is_told_and_what_lies_
     machine.fetched(again.request_id, [answer(records=b"".join(batches[seen_at // 10 :]))], 500)
     assert [each.code for each in machine.events() if isinstance(each, Failed)] == [ErrorCodes._BAD_MSG]
     assert only(machine.actions(1000)).asked[0].offset == chunk.next_offset, "none of it was taken"
+
+
+def test_a_batch_from_beyond_the_high_watermark_is_told_when_the_next_answer_does_not_know_of_it_either() -> None:
+    strayed = (1 << 40).to_bytes(8, "big") + data_batch(10, 10)[8:]
+    machine = machine_at(0, error_backoff_ms=500)
+    machine.fetched(only(machine.actions(0)).request_id, [answer(records=data_batch(0, 10) + strayed)], 0)
+    (chunk,) = machine.events()
+    assert isinstance(chunk, Chunk) and chunk.records == data_batch(0, 10)
+    again = only(machine.actions(0))
+    assert again.asked[0].offset == 10
+    machine.fetched(again.request_id, [answer(records=strayed)], 0)
+    (told,) = machine.events()
+    assert isinstance(told, Failed) and told.code == ErrorCodes._BAD_MSG and told.offset == 10
+    assert machine.next_due_ms(0) == 500
+    machine.fetched(only(machine.actions(500)).request_id, [answer(records=strayed)], 500)
+    assert [type(event) for event in machine.events()] == [Failed]
+    assert only(machine.actions(1000)).asked[0].offset == 10, "none of it was taken"
+
+
+@pytest.mark.parametrize("before", [b"", data_batch(0, 10)])
+def test_an_answer_may_bring_what_was_written_after_its_high_watermark_was_noted(before: bytes) -> None:
+    """Kafka notes it before it reads (`initialHighWatermark` of its Partition.readRecords)."""
+    offset = 10 if before else 0
+    late = data_batch(offset, 10)
+    machine = machine_at(0)
+    fetch = only(machine.actions(0))
+    machine.fetched(fetch.request_id, [answer(records=before + late, high_watermark=offset)], 0)
+    assert [type(event) for event in machine.events()] == [Chunk] * bool(before)
+    again = only(machine.actions(0))
+    assert again.asked[0].offset == offset
+    machine.fetched(again.request_id, [answer(records=late, high_watermark=offset + 10)], 0)
+    (chunk,) = machine.events()
+    assert isinstance(chunk, Chunk) and chunk.records == late
 
 
 def test_a_position_that_was_not_reached_by_reading_may_lie_within_a_batch() -> None:

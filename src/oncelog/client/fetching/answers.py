@@ -122,7 +122,7 @@ def _chunk_of(events: Events, cursor: Cursor, found: Fetched, limits: FetchLimit
     limit = found.high_watermark if found.high_watermark >= 0 else LAST_OFFSET
     seen = survey(records, cursor.offset if cursor.offset == cursor.read_offset else 0, limit)
     if seen.whole_bytes == 0 and seen.stray is not None:
-        _report_stray(events, cursor, seen.stray, limits, now_ms)
+        _strayed(events, cursor, seen.stray, limits, now_ms)
         return None
     if seen.whole_bytes == 0:
         # Not one whole batch: it is larger than what was asked for. Old brokers do that; newer ones send it whole.
@@ -147,11 +147,16 @@ def _chunk_of(events: Events, cursor: Cursor, found: Fetched, limits: FetchLimit
     cursor.size_next(limits.partition_max_bytes, seen.whole_bytes, next_offset - chunk.start_offset)
     events.append(chunk)
     if seen.stray is not None:
-        _report_stray(events, cursor, seen.stray, limits, now_ms)
+        _strayed(events, cursor, seen.stray, limits, now_ms)
     return chunk
 
 
-def _report_stray(events: Events, cursor: Cursor, claimed: int, limits: FetchLimits, now_ms: int) -> None:
+def _strayed(events: Events, cursor: Cursor, claimed: int, limits: FetchLimits, now_ms: int) -> None:
+    """Kafka notes the high watermark before it reads, so an answer may bring batches that were written meanwhile. The
+    next answer knows of them: only a batch that is ahead once more is damaged."""
+    if claimed >= cursor.offset and claimed != cursor.ahead:
+        cursor.ahead = claimed
+        return
     cursor.due_ms = now_ms + limits.error_backoff_ms
     why = f"a batch claims offset {claimed} where what follows offset {cursor.offset - 1} should be: it is damaged"
     report(events, cursor, ErrorCodes._BAD_MSG, why)

@@ -42,6 +42,7 @@ class Cursor:
     stop_at: int | None = None  # nothing is asked for from this offset on
     queued_bytes: int = 0
     queued_records: int = 0
+    ahead: int = -1  # the offset of a batch that the last answer brought from behind its own high watermark
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
