@@ -15,12 +15,11 @@ from typing import Any
 
 import click
 
-from bench import attacks, attacks_on_pages, attacks_on_topics
+from bench import attacks, attacks_on_doors, attacks_on_pages, attacks_on_topics
 from bench.attacks import Row, Said, row
 from bench.command import chosen, circumstances, keep, write_between
 from bench.process import cpu_seconds, resident_mb
 from bench.victim import victim
-from tests.console.served import Served
 from tests.peers.oncelog_process import SOURCES
 from tests.peers.server_process import ServerProcess
 from tests.raw import ServerClosed
@@ -63,7 +62,7 @@ class Peak:
 
 
 def measure(each: Row, folder: Path, sources: Path = SOURCES) -> Figures:
-    with Served(folder, sources=sources) as server:
+    with each.served(folder, sources=sources) as server:
         attack = each.attack(server)
         with victim(server.port) as other:
             next(attack)
@@ -148,7 +147,8 @@ def main(
     is_kept: bool,
 ) -> None:
     rows = sorted(
-        [*attacks.ROWS, *attacks_on_topics.ROWS, *attacks_on_pages.ROWS], key=lambda each: each.name != "nothing"
+        [*attacks.ROWS, *attacks_on_topics.ROWS, *attacks_on_pages.ROWS, *attacks_on_doors.ROWS],
+        key=lambda each: each.name != "nothing",
     )
     if list_rows:
         for each in rows:

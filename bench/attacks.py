@@ -17,6 +17,7 @@ from uuid import UUID
 
 from oncelog.server.api import apis
 from oncelog.wire.bounds import MOST_ELEMENTS
+from tests.console.served import Served
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection, ServerClosed, batch, message
 from tests.raw.entities import encode_request, make, without_none
@@ -36,14 +37,17 @@ class Row:
     title: str
     attack: Attack
     is_restarted: bool = False  # what the next start costs is looked at, too
+    served: Callable[..., Served] = Served
 
 
 ROWS: list[Row] = []
 
 
-def row(title: str, *, restart: bool = False, among: list[Row] = ROWS) -> Callable[[Attack], Attack]:
+def row(
+    title: str, *, restart: bool = False, among: list[Row] = ROWS, served: Callable[..., Served] = Served
+) -> Callable[[Attack], Attack]:
     def add(attack: Attack) -> Attack:
-        among.append(Row(attack.__name__, title, attack, restart))
+        among.append(Row(attack.__name__, title, attack, restart, served))
         return attack
 
     return add

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from oncelog.embedded import Server
-from oncelog.server.tls_transport import NEW_KEYS
+from oncelog.server.tls_transport import NEW_KEYS, TlsTransport
 from oncelog.server.turns import Turns
 from tests.raw import RawConnection, batch
 from tests.raw.topics import new_topic
@@ -95,6 +95,25 @@ def test_large_requests_come_in_records_of_any_size(
     client.socket.sendall(b"".join(map(client.record, pieces)))
     assert struct.unpack(">ii", client.receive(8))[1] == 1
     client.socket.close()
+
+
+def test_of_many_connections_each_takes_its_turn_with_what_may_be_many_records(
+    world: World, server: Server, raw: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(raw)
+    waits: list[object] = []
+    wait = Turns.wait
+
+    def noted(self: Turns, callback: Any) -> None:
+        waits.append(getattr(callback, "__self__", None))
+        wait(self, callback)
+
+    monkeypatch.setattr(Turns, "is_over", lambda self: True)
+    monkeypatch.setattr(Turns, "wait", noted)
+    for size, takes_turn in ((10, False), (2_000, True), (10, False)):
+        waits.clear()
+        assert raw.produce(topic, 0, batch([b"x" * size])).error_code.name == "none"
+        assert any(isinstance(each, TlsTransport) for each in waits) is takes_turn
 
 
 def test_what_comes_in_very_small_records_takes_turns(

@@ -20,6 +20,7 @@ from oncelog.server.tls import Refused, Tls
 
 PIECE_BYTES: Final = 16 * 1024  # encrypted at a time, one record of TLS; OpenSSL keeps as much of each connection
 FED_BYTES: Final = 32 * 1024  # given to OpenSSL at a time; more than one record, so there must be something in it
+SMALL_BYTES: Final = 512  # decrypted at once, whoever else is there; a piece that is all new keys takes 18 ms
 MOST_AT_ONCE_BYTES: Final = 2 * 2**20  # encrypted in one step, which takes a millisecond or two
 JOIN_BYTES: Final = 256 * 1024  # encrypted before it is written
 
@@ -113,8 +114,10 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         if self._is_closing:
             return
         if self._inner is not None and not self._is_read_paused and not self._kept:
-            self._decrypt(self._shared[:nbytes])
-            return
+            if nbytes <= SMALL_BYTES or not self._turns.is_over():
+                self._decrypt(self._shared[:nbytes])
+                return
+            self._await_turn()
         self._kept += self._shared[:nbytes]
         if self._inner is None and not self._is_stepping:
             self._is_stepping = True
@@ -252,9 +255,12 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def _must_stop(self) -> bool:
         """In the middle of what arrived. Records may be very small, and each takes OpenSSL as long as a large one."""
         if self._turns.is_over():
-            self._is_after_turn = True
-            self._turns.wait(self._begin_turn)
+            self._await_turn()
         return self._is_after_turn or self._asks_for_keys
+
+    def _await_turn(self) -> None:
+        self._is_after_turn = True
+        self._turns.wait(self._begin_turn)
 
     def _begin_turn(self) -> None:
         self._is_after_turn = False
