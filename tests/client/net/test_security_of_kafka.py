@@ -2,87 +2,25 @@
 
 import asyncio
 import json
-import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from time import time
 from typing import Any
 
 import pytest
 
-from oncelog.chaos.life import free_ports
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.sasl.tokens import unsecured_config, unsecured_token
 from oncelog.client.properties import admin_settings
 from oncelog.wire.requests import RequestSchema
-from tests.client.net.certificates import PASSWORD, Authority, Certificate
+from tests.client.net.certificates import Authority, Certificate
 from tests.client.net.fake_broker import dotted
-from tests.peers.apache import CLUSTER_ID, QUICK_BROKER, ApacheKafka
-from tests.peers.jars import MissingPeer, kafka_jars, kafka_java, need_or_skip
+from tests.client.net.secured_kafka import LISTENERS, MECHANISMS, REAUTH_MS, SECRET, USER, SecuredKafka
+from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip
 
 pytestmark = pytest.mark.peers
-
-LISTENERS = {
-    "PLAINTEXT": "PLAINTEXT",
-    "SSL": "SSL",
-    "MUTUAL": "SSL",
-    "SASL_PLAINTEXT": "SASL_PLAINTEXT",
-    "SASL_SSL": "SASL_SSL",
-    "BRIEF": "SASL_PLAINTEXT",
-}
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-USER, SECRET = "me", "s3cret word"
-REAUTH_MS = 2000  # Kafka refuses a proof less than a second after the last one
-
-
-class SecuredKafka(ApacheKafka):
-    def __init__(self, folder: Path, authority: Authority) -> None:
-        super().__init__(folder, jvm=QUICK_BROKER)
-        ports = [self.port, *free_ports(len(LISTENERS) - 1)]
-        self.addresses = {name: f"127.0.0.1:{port}" for name, port in zip(LISTENERS, ports, strict=True)}
-        open_to_clients = ",".join(f"{name}://{address}" for name, address in self.addresses.items())
-        controller = self.settings["listeners"].split(",")[1]
-        protocols = ",".join(f"{name}:{protocol}" for name, protocol in LISTENERS.items())
-        server = authority.signs("server")
-        self.settings |= {
-            "listeners": f"{open_to_clients},{controller}",
-            "advertised.listeners": open_to_clients,
-            "listener.security.protocol.map": f"{protocols},CONTROLLER:PLAINTEXT",
-            "ssl.keystore.type": "PKCS12",
-            "ssl.keystore.location": server.keystore,
-            "ssl.keystore.password": PASSWORD,
-            "ssl.key.password": PASSWORD,
-            "ssl.truststore.type": "PKCS12",
-            "ssl.truststore.location": authority.truststore,
-            "ssl.truststore.password": PASSWORD,
-            "listener.name.mutual.ssl.client.auth": "required",
-            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
-            "listener.name.brief.connections.max.reauth.ms": str(REAUTH_MS),
-        }
-        for listener in ("sasl_plaintext", "sasl_ssl", "brief"):
-            for mechanism in MECHANISMS:
-                name = f"listener.name.{listener}.{mechanism.lower()}.sasl.jaas.config"
-                self.settings[name] = login_module(mechanism)
-
-    def prepare(self) -> None:
-        self._config.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
-        users: list[str] = []
-        for mechanism in MECHANISMS[1:3]:
-            users += ["--add-scram", f'{mechanism}=[name="{USER}",password="{SECRET}"]']
-        order = kafka_java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config), *users)
-        subprocess.run(order, check=True, capture_output=True, timeout=self.start_seconds)
-
-
-def login_module(mechanism: str) -> str:
-    package = "org.apache.kafka.common.security"
-    if mechanism == "PLAIN":
-        return f'{package}.plain.PlainLoginModule required user_{USER}="{SECRET}";'
-    if mechanism == "OAUTHBEARER":
-        return f'{package}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
-    return f"{package}.scram.ScramLoginModule required;"
 
 
 @pytest.fixture(scope="module")
