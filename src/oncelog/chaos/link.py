@@ -38,8 +38,10 @@ class Link:
         self._client_reader, self._client_writer = client
         self._server_reader, self._server_writer = upstream
         for writer in (self._client_writer, self._server_writer):
-            # `drain` waits until the system has taken everything, so that a cut comes where it should.
-            writer.transport.set_write_buffer_limits(0)
+            # `drain` waits until the system has taken everything, so that a cut comes where it should. With TLS nothing
+            # at all reaches a limit of 0, and `drain` may wait for ever.
+            is_encrypted = writer.get_extra_info("ssl_object") is not None
+            writer.transport.set_write_buffer_limits(int(is_encrypted))
         self._asked: dict[int, tuple[int, int]] = {}  # by correlation id: key and version, in the order of asking
         self._swallow_left = 0
         self._late: dict[Direction, tuple[int, int]] = {}  # frames and milliseconds

@@ -6,17 +6,20 @@
     proxy.happened  # beside proxy.planned
 
 Every broker that an answer names gets a port of its own here, and the answer names that port instead, so clients stay
-behind the proxy. Connections to it are not encrypted; SASL passes through.
+behind the proxy. Connections to it are not encrypted, and come from this machine alone; SASL passes through. Where the
+brokers want TLS, `tls` is what the proxy speaks it by, and it checks the certificate of each as a client would.
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from oncelog.chaos.faults import Direction, Fault, Hit, Kind, Plan, Sides
-from oncelog.chaos.link import READ_AHEAD_BYTES, Link, reset
+from oncelog.chaos.link import READ_AHEAD_BYTES, Link, Stream, reset
 from oncelog.client.net.loop_thread import LoopThread
+from oncelog.client.net.tls import tls_failure
 from oncelog.client.properties.addresses import parse_servers
 from oncelog.clock import Clock, SystemClock
 
@@ -51,11 +54,21 @@ class Happened(NamedTuple):
 class FaultProxy:
     """Begins with `start` or `with`; `upstream` is what a client would have as `bootstrap.servers`."""
 
-    def __init__(self, upstream: str, schedule: Iterable[Fault] = (), *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        upstream: str,
+        schedule: Iterable[Fault] = (),
+        *,
+        tls: ssl.SSLContext | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self.plan = Plan(schedule)
+        self._tls = tls
         self._clock: Clock = clock or SystemClock()
         self.happened: list[Happened] = []
-        self.unreadable: list[str] = []  # answers that could not be passed on without leading around the proxy
+        self.unreadable: list[
+            str
+        ] = []  # answers that cannot be passed on without leading around the proxy, refused TLS
         self._upstream = parse_servers(upstream)
         self._thread: LoopThread | None = None
         self._servers: dict[Address, asyncio.Server] = {}
@@ -194,10 +207,8 @@ class FaultProxy:
         if self._refuses():
             reset(writer)
             return
-        try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                up = await asyncio.open_connection(*address, limit=READ_AHEAD_BYTES)
-        except (OSError, TimeoutError):
+        up = await self._up(address)
+        if up is None:
             reset(writer)
             return
         link = Link(self, number, address, (reader, writer), up)
@@ -206,6 +217,22 @@ class FaultProxy:
             await link.run()
         finally:
             self._links.discard(link)
+
+    async def _up(self, address: Address) -> Stream | None:
+        host, port = address
+        name = None if self._tls is None else host
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                return await asyncio.open_connection(
+                    host, port, limit=READ_AHEAD_BYTES, ssl=self._tls, server_hostname=name
+                )
+        except ssl.SSLError as error:  # first: it is an OSError as well
+            words = tls_failure(f"{host}:{port}", error).error.str()
+            if words not in self.unreadable:  # clients try again and again
+                self.unreadable.append(words)
+        except (OSError, TimeoutError):
+            pass  # the client learns that nobody is there
+        return None
 
     def _begin_refusing(self, fault: Fault) -> None:
         if fault.ms:
