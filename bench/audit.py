@@ -13,6 +13,7 @@ import pyarrow as pa
 from bench.process import machine
 from oncelog import Server
 from oncelog.chaos.audit import Audit
+from oncelog.chaos.kafka_login import Kafka
 from oncelog.chaos.topics import create_topic, stored_numbers
 from oncelog.client import Producer
 from oncelog.clock import monotonic_s
@@ -21,10 +22,10 @@ PARTITIONS = 4
 AT_ONCE = 1_000_000
 
 
-def fill(servers: str, messages: int) -> None:
+def fill(kafka: Kafka, messages: int) -> None:
     """In the experiment's own form: message n in partition n modulo their number, as text."""
-    create_topic(servers, "audited", PARTITIONS)
-    with Producer({"bootstrap.servers": servers}) as producer:
+    create_topic(kafka, "audited", PARTITIONS)
+    with Producer(kafka.client) as producer:
         for first in range(0, messages, AT_ONCE):
             numbers = np.arange(first, min(first + AT_ONCE, messages))
             values = pa.array(numbers).cast(pa.string()).cast(pa.binary())
@@ -39,13 +40,13 @@ def peak_mb() -> float:
     return most / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
-def audited(servers: str, messages: int) -> tuple[Audit, float, float]:
+def audited(kafka: Kafka, messages: int) -> tuple[Audit, float, float]:
     """All seconds, and those of the counting alone."""
     audit = Audit(messages)
     began_s, counting_s = monotonic_s(), 0.0
     for first in range(0, messages, AT_ONCE):
         audit.confirm(np.arange(first, min(first + AT_ONCE, messages)))
-    for partition, numbers in stored_numbers(servers, "audited", PARTITIONS):
+    for partition, numbers in stored_numbers(kafka, "audited", PARTITIONS):
         taken_s = monotonic_s()
         audit.take(partition, numbers)
         counting_s += monotonic_s() - taken_s
@@ -56,9 +57,9 @@ def audited(servers: str, messages: int) -> tuple[Audit, float, float]:
 @click.option("--messages", default=10_000_000, show_default=True)
 def main(messages: int) -> None:
     with Server(settings={"auto.create.topics.enable": "false"}) as server:
-        fill(server.bootstrap_servers, messages)
+        fill(Kafka(server.bootstrap_servers), messages)
         before_mb = peak_mb()
-        audit, seconds, counting_s = audited(server.bootstrap_servers, messages)
+        audit, seconds, counting_s = audited(Kafka(server.bootstrap_servers), messages)
         after_mb = peak_mb()
     assert audit.result().is_exact and audit.result().all.unique == messages
     click.echo(

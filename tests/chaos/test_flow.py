@@ -12,6 +12,7 @@ from oncelog.chaos.audit import Audit
 from oncelog.chaos.flow_job import flow_of
 from oncelog.chaos.flow_watch import FlowWatch
 from oncelog.chaos.guard import Guard
+from oncelog.chaos.kafka_login import Kafka
 from oncelog.chaos.outcome import Options, Pipeline
 from oncelog.chaos.sinks import FLOW
 from oncelog.chaos.topics import create_topic
@@ -62,13 +63,13 @@ def test_a_count_that_is_not_the_next_one_is_told_and_a_timer_that_tells_another
 
 def watching(server: Server, folder: Path, rows: Iterable[tuple[Any, Any]]) -> FlowWatch:
     """Of an experiment of 500 messages in which this was written."""
-    servers, options = str(server.bootstrap_servers), Options(500, partitions=1)
-    create_topic(servers, f"{options.topic}-written", 1)
-    with Producer({"bootstrap.servers": servers}) as producer:
+    kafka, options = Kafka(server.bootstrap_servers), Options(500, partitions=1)
+    create_topic(kafka, f"{options.topic}-written", 1)
+    with Producer(kafka.client) as producer:
         for bucket, value in rows:
             producer.produce(f"{options.topic}-written", key=bucket, value=value)
         producer.flush()
-    return FlowWatch(Guard(), folder, servers, options, Pipeline(sink=FLOW), ())
+    return FlowWatch(Guard(), folder, kafka, options, Pipeline(sink=FLOW), ())
 
 
 @pytest.mark.parametrize("value", ["", "-1", "1.5", "x", "٣"])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from oncelog.chaos.guard import Guard
+from oncelog.chaos.kafka_login import Kafka
 from oncelog.chaos.outcome import Options
 from oncelog.chaos.plan import Target
 from oncelog.chaos.running import Experiment
@@ -74,7 +75,7 @@ def test_what_is_due_while_a_producer_starts_waits_until_it_sends(tmp_path: Path
     server = Server(producer)
     targets = frozenset({Target.PRODUCER, Target.SERVER})
     options = Options(messages=CONFIRMED, targets=targets, every=50, seed=seed)
-    experiment = Experiment(options, tmp_path, Guard(), "nobody:1", cast(Any, server), lambda progress: None)
+    experiment = Experiment(options, tmp_path, Guard(), Kafka("nobody:1"), cast(Any, server), lambda progress: None)
     experiment._moved_s = monotonic_s()
     experiment._drive(cast(Any, proxy), cast(Any, producer))
     assert len(producer.killed_when_it_had_told) == producer.lives - 1 > 1
@@ -87,7 +88,7 @@ def test_what_is_due_while_a_producer_starts_waits_until_it_sends(tmp_path: Path
 def test_of_a_run_by_the_clock_only_what_it_came_to_counts_as_planned(tmp_path: Path) -> None:
     targets = frozenset({Target.RESPONSES, Target.DRIVER})
     options = Options(messages=1_000_000, targets=targets, every=50, seconds=60)
-    experiment = Experiment(options, tmp_path, Guard(), "nobody:1", None, lambda progress: None)
+    experiment = Experiment(options, tmp_path, Guard(), Kafka("nobody:1"), None, lambda progress: None)
     experiment._progress.confirmed, experiment._progress.written = 2_000, 1_000
     planned = experiment._planned_until_now()
     assert [each for each in planned if each.target is Target.RESPONSES][-1].at in range(1_800, 2_001)

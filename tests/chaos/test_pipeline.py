@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from oncelog.chaos import pipeline_watch
 from oncelog.chaos.checkpoint import NONE, Batches, batches, is_committed, messages_before
 from oncelog.chaos.guard import Guard
+from oncelog.chaos.kafka_login import Kafka
 from oncelog.chaos.outcome import Options, Pipeline
 from oncelog.chaos.pipeline import PipelineEnded, PipelineLives, PipelineOrder, due_of, outputs_of, settings_of
 from oncelog.chaos.pipeline_watch import PipelineWatch
@@ -137,12 +138,12 @@ class Case:
         self.ends = {"chaos": 100, "chaos-written": 0}
         self.now_s = 100.0
         self.checkpoint = folder / "checkpoint"
-        monkeypatch.setattr(pipeline_watch, "create_topic", lambda servers, topic, partitions: None)
-        monkeypatch.setattr(pipeline_watch, "end_offsets", lambda servers, topic, partitions: [self.ends[topic]])
+        monkeypatch.setattr(pipeline_watch, "create_topic", lambda kafka, topic, partitions: None)
+        monkeypatch.setattr(pipeline_watch, "end_offsets", lambda kafka, topic, partitions: [self.ends[topic]])
         monkeypatch.setattr(pipeline_watch, "monotonic_s", lambda: self.now_s)
         monkeypatch.setattr(pipeline_watch, "PipelineLives", Lives)
         options = Options(messages=100)
-        self.watch = PipelineWatch(Guard(), folder, "nobody:1", options, Pipeline(sink), kills)
+        self.watch = PipelineWatch(Guard(), folder, Kafka("nobody:1"), options, Pipeline(sink), kills)
 
     def look(self, *, written: int, after_s: float = 1.0) -> list[tuple[Event, int]]:
         self.now_s += after_s

@@ -1,6 +1,6 @@
 """A flow of an experiment on Spark, in a process of its own, so that its driver can be killed.
 
-    python -m oncelog.chaos.flow_job '{"servers": "127.0.0.1:9092", "read": "chaos", ...}'
+    CHAOS_ORDER='{"servers": "127.0.0.1:9092", "read": "chaos", ...}' python -m oncelog.chaos.flow_job
 
 It makes of each number what `pipeline_job.py` makes of it, in two stages: even and odd numbers are read apart and
 merged, regrouped into buckets, and counted there. What is written is `NUMBER,COUNT`, under the bucket's name: a bucket
@@ -9,12 +9,12 @@ input. Some of them wait in the state for a timer, which writes `NUMBER,COUNT,fi
 order is `pipeline.PipelineOrder`.
 """
 
-import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from oncelog.chaos.told import told
 from oncelog.flow import Context, Flow, Topic, optional, text
 
 BUCKETS: Final = 4  # for each partition; even, so that a bucket has only even or only odd numbers
@@ -70,16 +70,15 @@ def fire(before: Counted, bucket: str, at: Context[str]) -> tuple[Counted, list[
     return replace(before, waiting=left), found or [f"nothing waits in {bucket} for {at.time_ms}"]
 
 
-def main(arguments: Iterable[str]) -> int:
-    (order,) = arguments
-    wanted: Mapping[str, Any] = json.loads(order)
+def main() -> int:
+    wanted: Mapping[str, Any] = told()
     from oncelog.spark import session
 
     spark = session("oncelog chaos", wanted["settings"], progress=False)
     flow = flow_of(wanted["read"], wanted["write"], wanted["partitions"])
-    flow.run({"bootstrap.servers": wanted["servers"]}, spark=spark, tenure=TENURE_S)
+    flow.run({**wanted["login"], "bootstrap.servers": wanted["servers"]}, spark=spark, tenure=TENURE_S)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from oncelog.chaos.audit import NOT_A_NUMBER, Numbers
 from oncelog.chaos.flow_job import FIRED, ONE_IN, flow_of
+from oncelog.chaos.kafka_login import Kafka
 from oncelog.chaos.orphans import Heir, Orphan, busiest
 from oncelog.chaos.pipeline import MOST_RESTARTS, workers_of
 from oncelog.chaos.pipeline_watch import LOOK_S, PATIENCE_S, PipelineWatch
@@ -41,7 +42,7 @@ class FlowWatch(PipelineWatch):
         self._looked_s = now_s
         if not self._is_due:
             self._due_s = now_s
-        written = sum(end_offsets(self._servers, self.topic, self._options.partitions))
+        written = sum(end_offsets(self._kafka, self.topic, self._options.partitions))
         is_moving = written > self.written
         if is_moving:
             self.written, self._moved_s = written, now_s
@@ -73,7 +74,7 @@ class FlowWatch(PipelineWatch):
     def _look_at(self, orphan: Orphan, now_s: float) -> Iterator[tuple[Event, int]]:
         """It goes on behind the back of what has its cells. One that held none is no orphan: another is."""
         stages = self._layout.stages
-        ends = [end for each in stages for end in end_offsets(self._servers, each.journal, each.cells)]
+        ends = [end for each in stages for end in end_offsets(self._kafka, each.journal, each.cells)]
         place = orphan.succession.look(ends, now_s)
         if place is Heir.HELD:
             return
@@ -112,7 +113,7 @@ class FlowWatch(PipelineWatch):
         return self._timers
 
     def stored(self) -> Iterator[tuple[int, Numbers]]:
-        return stored_counts(self._servers, self.topic, self._options.partitions, self._first_timer)
+        return stored_counts(self._kafka, self.topic, self._options.partitions, self._first_timer)
 
     @cached_property
     def _layout(self) -> Layout:
@@ -124,13 +125,13 @@ class FlowWatch(PipelineWatch):
         return [self.topic, *layout.between, layout.register, *(stage.journal for stage in layout.stages)]
 
 
-def stored_counts(servers: str, topic: str, partitions: int, first_timer: int) -> Iterator[tuple[int, Numbers]]:
+def stored_counts(kafka: Kafka, topic: str, partitions: int, first_timer: int) -> Iterator[tuple[int, Numbers]]:
     """What a flow has written, bucket by bucket, and apart what its timers have, as numbers from `first_timer` on. A
     number whose count is not the next one of its bucket is none: the state was not the fold of its input. Nor is one
     that a timer tells with another count than it had."""
     counted: dict[int, int] = {}
     waiting: dict[int, int] = {}  # the counts of rows that a timer is to tell
-    for _, rows in stored(servers, topic, partitions, "key", "value"):
+    for _, rows in stored(kafka, topic, partitions, "key", "value"):
         parts = pc.extract_regex(
             rows.column("value").cast(pa.string()), rf"^(?P<number>\d+),(?P<count>\d+)(?P<end>|{FIRED})$"
         )

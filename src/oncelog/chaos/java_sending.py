@@ -1,7 +1,7 @@
 """The producer of an experiment by Kafka's Java client: Kafka's own `kafka-verifiable-producer`, and what it says
 put into reports (`telling.py`).
 
-    python -m oncelog.chaos.java_sending '{"client": "java", "servers": "127.0.0.1:9092", ...}'
+    CHAOS_ORDER='{"client": "java", "servers": "127.0.0.1:9092", ...}' python -m oncelog.chaos.java_sending
 
 The tool sends the numbers 0, 1, 2, ... and names each that was confirmed. It chooses the partitions itself, always
 begins at 0, and does not tell what it has sent but what became of it.
@@ -9,15 +9,18 @@ begins at 0, and does not tell what it has sent but what became of it.
 
 import json
 import os
+import re
 import selectors
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from oncelog.chaos.kafka_login import for_java
 from oncelog.chaos.sending import PATIENCE_S, RECONNECT, TELL_EVERY_S, Order, Teller, to_stdout
+from oncelog.chaos.told import told
 from oncelog.clock import wall_s
 from oncelog.spark.java import find_java
 
@@ -30,6 +33,7 @@ JVM: Final = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 )
 PORTION_BYTES: Final = 1 << 16
+_NOT_PLAIN: Final = re.compile(r"[^!-\[\]-~]+")  # all but visible ASCII without the backslash
 END_S: Final = 30.0
 TERMINATED: Final = (-15, 143)  # by SIGTERM: Java ends with the code that a shell would say
 
@@ -66,8 +70,19 @@ def properties(order: Order) -> str:
         "retries": 2_147_483_647,
         "delivery.timeout.ms": int(PATIENCE_S * 1000),
         **RECONNECT,
+        **for_java(order.login),
     }
-    return "".join(f"{name}={value}\n" for name, value in wanted.items())
+    return "".join(f"{name}={escaped(value)}\n" for name, value in wanted.items())
+
+
+def escaped(value: object) -> str:
+    """As Java reads a value from a file of properties, which is ASCII."""
+    return _NOT_PLAIN.sub(lambda found: "".join(rf"\u{unit}" for unit in _units(found[0])), str(value))
+
+
+def _units(text: str) -> list[str]:
+    encoded = text.encode("utf-16-be").hex()
+    return [encoded[at : at + 4] for at in range(0, len(encoded), 4)]
 
 
 class Lines:
@@ -129,10 +144,9 @@ def _read(ready: selectors.BaseSelector, descriptor: int) -> bytes | None:
     return os.read(descriptor, PORTION_BYTES) or None
 
 
-def main(arguments: Iterable[str]) -> int:
-    (order,) = arguments
-    return run(Order(**json.loads(order)), to_stdout)
+def main() -> int:
+    return run(Order(**told()), to_stdout)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

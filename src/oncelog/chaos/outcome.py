@@ -41,6 +41,7 @@ class Options:
     every: int = 10_000
     seed: int = 1
     servers: str = ""  # an own Kafka; where empty, a server of ours is started
+    login: Mapping[str, str] = field(default_factory=dict, repr=False)  # properties by which one gets into it
     brokers: int = 0  # of a cluster of ours, in the place of that server
     is_kept: bool = False  # what was made on an own Kafka; it always is where there is something to look at
     rate: int = 0  # messages a second at most; 0 for as fast as it goes

@@ -1,10 +1,9 @@
 """The pipeline of an experiment, from outside: it is killed and started again, and what it must write is known."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +18,7 @@ from oncelog.chaos.outcome import Pipeline
 from oncelog.chaos.process_tree import command_of, end_session, name_of, parent_of, session_of, ticks_of
 from oncelog.chaos.sinks import FLOW, KAFKA
 from oncelog.chaos.stopped import Stopped
+from oncelog.chaos.told import telling
 
 MOST_RESTARTS: Final = 20  # of a driver that ended by itself
 MOST_FALSE_STARTS: Final = 2  # before its first batch: it will not get any further
@@ -72,7 +72,8 @@ class PipelineOrder:
     sink: str
     partitions: int
     rows_a_batch: int
-    settings: dict[str, str]  # of the session
+    settings: dict[str, str] = field(repr=False)  # of the session
+    login: Mapping[str, str] = field(default_factory=dict, repr=False)  # properties by which one gets in
 
 
 class PipelineLives(Life):
@@ -97,8 +98,8 @@ class PipelineLives(Life):
 
     def start(self) -> None:
         module = "oncelog.chaos.flow_job" if self._order.sink == FLOW else "oncelog.chaos.pipeline_job"
-        command = [sys.executable, "-m", module, json.dumps(asdict(self._order))]
-        self.launch(command, cwd=self._folder)
+        variables = telling(asdict(self._order))
+        self.launch([sys.executable, "-m", module], variables=variables, cwd=self._folder)
 
     def kill(self) -> None:
         """kill -9, with the JVM and all that it has started: as when the machine goes."""

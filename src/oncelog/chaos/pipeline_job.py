@@ -1,22 +1,22 @@
 """The Spark driver of an experiment, in a process of its own, so that it can be killed.
 
-    python -m oncelog.chaos.pipeline_job '{"servers": "127.0.0.1:9092", "read": "chaos", ...}'
+    CHAOS_ORDER='{"servers": "127.0.0.1:9092", "read": "chaos", ...}' python -m oncelog.chaos.pipeline_job
 
 Number n becomes none, one or two rows, as many as it leaves when it is divided by three: 2n, and 2n + 1. Each goes to
 the partition that n came from. The order is `pipeline.PipelineOrder`.
 """
 
-import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from oncelog.chaos import sinks
+from oncelog.chaos.kafka_login import for_java
+from oncelog.chaos.told import told
 
 
-def main(arguments: Iterable[str]) -> int:
-    (order,) = arguments
-    wanted: Mapping[str, Any] = json.loads(order)
+def main() -> int:
+    wanted: Mapping[str, Any] = told()
     from oncelog.spark import session
 
     spark = session("oncelog chaos", wanted["settings"], progress=False)
@@ -27,11 +27,12 @@ def main(arguments: Iterable[str]) -> int:
 
 
 def written(writer: Any, wanted: Mapping[str, Any]) -> Any:
-    options = {"kafka.bootstrap.servers": wanted["servers"], "topic": wanted["write"]}
+    options = {**_reaching(wanted, wanted["login"]), "topic": wanted["write"]}
     match wanted["sink"]:
         case sinks.DIRECT:
             return writer.format("oncelog").options(**options)
         case sinks.KAFKA:
+            options = {**_reaching(wanted, for_java(wanted["login"])), "topic": wanted["write"]}
             return writer.format("kafka").options(**options)
         case sinks.SEALED:
             from oncelog.spark import sealed
@@ -41,12 +42,16 @@ def written(writer: Any, wanted: Mapping[str, Any]) -> Any:
             raise ValueError(f"no sink is called {other!r}")
 
 
+def _reaching(wanted: Mapping[str, Any], login: Mapping[str, str]) -> dict[str, str]:
+    return {f"kafka.{name}": value for name, value in {**login, "bootstrap.servers": wanted["servers"]}.items()}
+
+
 def rows(spark: Any, wanted: Mapping[str, Any]) -> Any:
     numbers = (
         spark.readStream.format("oncelog")
         .options(
             **{
-                "kafka.bootstrap.servers": wanted["servers"],
+                **_reaching(wanted, wanted["login"]),
                 "subscribe": wanted["read"],
                 "startingOffsets": "earliest",
                 "maxOffsetsPerTrigger": str(wanted["rows_a_batch"]),
@@ -63,4 +68,4 @@ def rows(spark: Any, wanted: Mapping[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -15,6 +15,7 @@ from oncelog.chaos.audit import Numbers
 from oncelog.chaos.checkpoint import NONE, batches, is_committed, messages_before, query_of
 from oncelog.chaos.cluster import SparkCluster
 from oncelog.chaos.guard import Guard
+from oncelog.chaos.kafka_login import Kafka
 from oncelog.chaos.outcome import Options, Pipeline
 from oncelog.chaos.pipeline import MOST_FALSE_STARTS, MOST_RESTARTS, PipelineLives, PipelineOrder, due_of, settings_of
 from oncelog.chaos.plan import Event, Target
@@ -31,13 +32,13 @@ PATIENCE_S: Final = 20.0  # in which a batch's rows must be seen to arrive; then
 
 class PipelineWatch:
     def __init__(
-        self, guard: Guard, folder: Path, servers: str, options: Options, pipeline: Pipeline, kills: Iterable[Event]
+        self, guard: Guard, folder: Path, kafka: Kafka, options: Options, pipeline: Pipeline, kills: Iterable[Event]
     ) -> None:
         self.topic = f"{options.topic}-written"
         self.written = 0
         self._guard = guard
         self._folder = folder
-        self._servers = servers
+        self._kafka = kafka
         self._options = options
         self._told = pipeline
         self._kills = list(kills)[::-1]  # the next one last
@@ -51,14 +52,14 @@ class PipelineWatch:
         self._written_then = 0  # when it was seen for the first time
 
     def __enter__(self) -> Self:
-        create_topic(self._servers, self.topic, self._options.partitions)
+        create_topic(self._kafka, self.topic, self._options.partitions)
         with ExitStack() as stack:
             if self._told.is_cluster:
                 executors = min(2, self._options.partitions)  # so that each of them has work
                 cluster = SparkCluster(self._guard, self._folder / "cluster", executors=executors, environ=os.environ)
                 self._cluster = stack.enter_context(cluster)
             order = PipelineOrder(
-                servers=self._servers,
+                servers=self._kafka.servers,
                 read=self._options.topic,
                 write=self.topic,
                 folder=str(self._folder),
@@ -66,6 +67,7 @@ class PipelineWatch:
                 partitions=self._options.partitions,
                 rows_a_batch=self._told.rows_a_batch,
                 settings=settings_of(self._told, self._cluster.settings if self._cluster is not None else {}),
+                login=self._kafka.login,
             )
             self._lives = stack.enter_context(PipelineLives(self._guard, self._folder, order))
             self._stack = stack.pop_all()
@@ -99,7 +101,7 @@ class PipelineWatch:
 
     def stored(self) -> Iterator[tuple[int, Numbers]]:
         """What was written, in parts each of which ascends."""
-        return stored_numbers(self._servers, self.topic, self._options.partitions)
+        return stored_numbers(self._kafka, self.topic, self._options.partitions)
 
     def last_words(self) -> str:
         return self._lives.last_words()
@@ -128,7 +130,7 @@ class PipelineWatch:
             self._due_s = now_s
         known = batches(self._checkpoint)
         batch = known.under_way
-        self.written = max(self.written, sum(end_offsets(self._servers, self.topic, self._options.partitions)))
+        self.written = max(self.written, sum(end_offsets(self._kafka, self.topic, self._options.partitions)))
         if batch != self._batch:
             self._batch, self._written_then = batch, self.written
         elif self._is_due and batch != NONE and self._has_come_far(now_s) and self._kill(self._kills[-1]):
@@ -165,4 +167,4 @@ class PipelineWatch:
         if known.under_way != NONE:
             return False
         read = messages_before(self._checkpoint, known.committed, self._options.topic)
-        return read >= sum(end_offsets(self._servers, self._options.topic, self._options.partitions))
+        return read >= sum(end_offsets(self._kafka, self._options.topic, self._options.partitions))

@@ -13,6 +13,7 @@ from typing import Self
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.life import HOST, STOP_S, Life, free_ports, listens
 from oncelog.chaos.sending import Order
+from oncelog.chaos.told import telling
 
 
 class ServerLives(Life):
@@ -64,7 +65,8 @@ class ProducerLives(Life):
     def start(self) -> None:
         self._close_pipe()
         module = "oncelog.chaos.java_sending" if self._order.client == "java" else "oncelog.chaos.sending"
-        self.launch([sys.executable, "-m", module, self._order.to_json()], stdout=subprocess.PIPE)
+        variables = telling(self._order.as_dict())
+        self.launch([sys.executable, "-m", module], variables=variables, stdout=subprocess.PIPE)
         os.set_blocking(self.fileno(), False)
 
     def fileno(self) -> int:

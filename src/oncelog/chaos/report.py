@@ -213,6 +213,7 @@ def command_of(options: Options) -> str:
     said |= {"--rate": options.rate} if options.rate else {}
     said |= {"--idempotence": "off"} if not options.is_idempotent else {}
     said |= {"--servers": options.servers} if options.servers else {}
+    said |= {"-F": "..."} if options.login else {}
     said |= {"--cluster": options.brokers} if options.brokers else {}
     words = ["oncelog", "chaos", *(str(word) for option in said.items() for word in option)]
     if options.spark is not None:

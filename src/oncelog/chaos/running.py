@@ -14,6 +14,7 @@ from oncelog.chaos.brokers import Brokers, compared
 from oncelog.chaos.faults import in_words
 from oncelog.chaos.gaps import put_down_to
 from oncelog.chaos.guard import Guard
+from oncelog.chaos.kafka_login import Kafka, behind_proxy
 from oncelog.chaos.outcome import Killed, Options, Outcome, Progress, Sample, Verdict
 from oncelog.chaos.pipeline_watch import PipelineWatch
 from oncelog.chaos.plan import (
@@ -36,6 +37,8 @@ from oncelog.chaos.sinks import FLOW
 from oncelog.chaos.stopped import Stopped
 from oncelog.chaos.topics import check_reach, create_topic, delete_topics, stored_numbers
 from oncelog.client.errors import KafkaException
+from oncelog.client.net.tls import tls_context
+from oncelog.client.properties import admin_settings
 from oncelog.clock import monotonic_s, wall_s
 
 SILENCE_S: Final = 180.0  # so long without a confirmation means that something hangs
@@ -79,7 +82,7 @@ def run(
     can be removed in the end, whatever kind of end that is."""
     with Guard(folder if is_folder_removed else None) as guard:
         if options.servers:
-            experiment = Experiment(options, folder, guard, options.servers, None, watch)
+            experiment = Experiment(options, folder, guard, Kafka(options.servers, options.login), None, watch)
             return experiment.run_and_tidy()
         if options.brokers:
             watch(Progress(phase="starting the brokers"))
@@ -88,13 +91,13 @@ def run(
             with Brokers(
                 guard, own, options.brokers, OUR_SETTINGS, options.seed, are_links_cut=are_links_cut
             ) as brokers:
-                experiment = Experiment(options, folder, guard, brokers.servers, None, watch, brokers)
+                experiment = Experiment(options, folder, guard, Kafka(brokers.servers), None, watch, brokers)
                 outcome = experiment.run()
             experiment.enter("comparing the replicas")
             return replace(outcome, replicas=compared(own))
         watch(Progress(phase="starting the server"))
         with ServerLives(guard, folder / "server", OUR_SETTINGS, serve_with) as server:
-            return Experiment(options, folder, guard, server.servers, server, watch).run()
+            return Experiment(options, folder, guard, Kafka(server.servers), server, watch).run()
 
 
 class Experiment:
@@ -103,7 +106,7 @@ class Experiment:
         options: Options,
         folder: Path,
         guard: Guard,
-        servers: str,
+        kafka: Kafka,
         server: ServerLives | None,
         watch: Watch,
         brokers: Brokers | None = None,
@@ -111,7 +114,7 @@ class Experiment:
         self._guard = guard
         self._folder = folder
         self._options = options
-        self._servers = servers
+        self._kafka = kafka
         self._server = server
         self._brokers = brokers
         self._watch = watch
@@ -135,14 +138,14 @@ class Experiment:
 
     def run(self) -> Outcome:
         options = self._options
-        create_topic(self._servers, options.topic, options.partitions)
+        create_topic(self._kafka, options.topic, options.partitions)
         self._made = [options.topic]
         self._began_s = self._moved_s = monotonic_s()
         if options.spark is None:
             return self._send()
         kills, folder = self._pipeline_kills, self._folder / "pipeline"
         with _watching(options.spark.sink)(
-            self._guard, folder, self._servers, options, options.spark, kills
+            self._guard, folder, self._kafka, options, options.spark, kills
         ) as self._pipeline:
             self._progress.is_spark_starting = True
             sent = self._send()
@@ -170,11 +173,11 @@ class Experiment:
 
     def run_and_tidy(self) -> Outcome:
         """A Kafka of the user's is left as it was found, unless there is something to look at."""
-        check_reach(self._servers)
+        check_reach(self._kafka)
         try:
             outcome = self.run()
         except Stopped as stopped:
-            left = f"\nleft on {self._servers}: {', '.join(self.topics)}" if self.topics else ""
+            left = f"\nleft on {self._kafka.servers}: {', '.join(self.topics)}" if self.topics else ""
             raise Stopped(f"{stopped}{left}") from stopped
         except BaseException:  # Ctrl-C, or the Kafka refuses something
             with suppress(KafkaException):
@@ -192,7 +195,7 @@ class Experiment:
         """What is left."""
         if self._options.is_kept or not self.topics:
             return self.topics
-        return delete_topics(self._servers, self.topics)
+        return delete_topics(self._kafka, self.topics)
 
     def enter(self, phase: str) -> None:
         self._progress.phase = phase
@@ -206,13 +209,14 @@ class Experiment:
         """What the pipeline has to write."""
         assert self._pipeline is not None
         expected = Audit(self._pipeline.most_rows)
-        for _, numbers in stored_numbers(self._servers, self._options.topic, self._options.partitions):
+        for _, numbers in stored_numbers(self._kafka, self._options.topic, self._options.partitions):
             expected.confirm(self._pipeline.due_of(numbers))
         return expected
 
     def _send(self) -> Outcome:
         options = self._options
-        with FaultProxy(self._servers, faults_of(self._planned)) as proxy:
+        tls = tls_context(admin_settings(self._kafka.client))
+        with FaultProxy(self._kafka.servers, faults_of(self._planned), tls=tls) as proxy:
             self._unreadable = proxy.unreadable
             order = Order(
                 client=options.client,
@@ -226,6 +230,7 @@ class Experiment:
                 rate=options.rate,
                 until_s=wall_s() + options.seconds if options.seconds else 0.0,
                 kafka_libs=options.kafka_libs,
+                login=behind_proxy(self._kafka.login),
             )
             with ProducerLives(self._guard, self._folder, order) as producer:
                 self.enter("sending")
@@ -235,7 +240,7 @@ class Experiment:
         seconds = monotonic_s() - self._began_s
         self._sample(is_last=True)
         self.enter("counting")
-        for partition, numbers in stored_numbers(self._servers, options.topic, options.partitions):
+        for partition, numbers in stored_numbers(self._kafka, options.topic, options.partitions):
             self._audit.take(partition, numbers)
         happened = sorted([*wire, *self._killed], key=lambda each: each.seconds)
         result = self._audit.result(sent=self._progress.sent)

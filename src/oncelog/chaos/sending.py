@@ -1,6 +1,6 @@
 """The producer of an experiment, in a process of its own, so that it can be killed.
 
-    python -m oncelog.chaos.sending '{"client": "oncelog", "servers": "127.0.0.1:9092", ...}'
+    CHAOS_ORDER='{"client": "oncelog", "servers": "127.0.0.1:9092", ...}' python -m oncelog.chaos.sending
 
 Message n is the number n as text, and goes to partition n modulo their number. What was confirmed is told on standard
 output (`telling.py`). With a `state` file the position is saved twice a second: with oncelog's client together with the
@@ -11,14 +11,15 @@ that have nothing else to save.
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from oncelog.chaos.sender_report import MOST_NUMBERS, Report, pack
+from oncelog.chaos.told import told
 from oncelog.clock import monotonic_s, wall_s
 
 TELL_EVERY_S: Final = 0.05
@@ -44,13 +45,15 @@ class Order:
     rate: int = 0  # messages a second at most
     until_s: float = 0.0  # since 1970: then nothing more is sent
     kafka_libs: str = ""  # where the jars of Kafka's Java client are
+    login: Mapping[str, str] = field(default_factory=dict, repr=False)  # properties by which one gets in
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
     @property
     def properties(self) -> dict[str, Any]:
         return {
+            **self.login,
             "bootstrap.servers": self.servers,
             "enable.idempotence": self.is_idempotent,
             "linger.ms": self.linger_ms,
@@ -222,10 +225,9 @@ def to_stdout(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def main(arguments: Iterable[str]) -> int:
-    (order,) = arguments
-    return Life(Order(**json.loads(order)), to_stdout).run()
+def main() -> int:
+    return Life(Order(**told()), to_stdout).run()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

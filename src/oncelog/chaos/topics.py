@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from oncelog.chaos.audit import NOT_A_NUMBER
+from oncelog.chaos.kafka_login import Kafka
 from oncelog.chaos.stopped import Stopped
 from oncelog.client import Admin, Consumer, NewTopic
 from oncelog.client.consumer.ranges import read_range
@@ -18,20 +19,22 @@ from oncelog.client.types import TopicPartition
 REACH_S: Final = 10.0
 
 
-def check_reach(servers: str) -> None:
+def check_reach(kafka: Kafka) -> None:
     """Before anything is made there: an admin client would wait for a minute."""
     try:
-        with Admin({"bootstrap.servers": servers}) as admin:
+        with Admin(kafka.client) as admin:
             admin.list_topics(timeout=REACH_S)
     except KafkaException as failure:
         if failure.error.code() == KafkaError._INVALID_ARG:
-            raise  # no address at all
-        words = f"no Kafka answers at {servers} ({failure.error.str()}): --servers names another one"
+            raise  # no address at all, or properties that cannot be meant
+        if failure.error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            raise Stopped(failure.error.str()) from failure
+        words = f"no Kafka answers at {kafka.servers} ({failure.error.str()}): --servers names another one"
         raise Stopped(words) from failure
 
 
-def create_topic(servers: str, topic: str, partitions: int) -> None:
-    with Admin({"bootstrap.servers": servers}) as admin:
+def create_topic(kafka: Kafka, topic: str, partitions: int) -> None:
+    with Admin(kafka.client) as admin:
         failure = admin.create_topics([NewTopic(topic, partitions, -1)])[topic].exception()
     if isinstance(failure, KafkaException) and failure.error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
         raise Stopped(f"there is a topic {topic!r} already, and its messages would be counted: --topic names a new one")
@@ -39,10 +42,10 @@ def create_topic(servers: str, topic: str, partitions: int) -> None:
         raise failure
 
 
-def delete_topics(servers: str, topics: Iterable[str]) -> list[str]:
+def delete_topics(kafka: Kafka, topics: Iterable[str]) -> list[str]:
     """Those that are still there afterwards: we may not have been allowed to."""
     left = []
-    with Admin({"bootstrap.servers": servers}) as admin:
+    with Admin(kafka.client) as admin:
         for topic, deleted in admin.delete_topics(list(topics)).items():
             failure = deleted.exception()
             is_gone = isinstance(failure, KafkaException) and failure.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
@@ -51,16 +54,16 @@ def delete_topics(servers: str, topics: Iterable[str]) -> list[str]:
     return left
 
 
-def stored_numbers(servers: str, topic: str, partitions: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def stored_numbers(kafka: Kafka, topic: str, partitions: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """What stands in each partition, portion by portion, in the order of the log; -1 for what is no number."""
-    for partition, rows in stored(servers, topic, partitions, "value"):
+    for partition, rows in stored(kafka, topic, partitions, "value"):
         yield partition, numbers_of(rows.column("value"))
 
 
-def stored(servers: str, topic: str, partitions: int, *columns: str) -> Iterator[tuple[int, pa.RecordBatch]]:
-    for partition, end in enumerate(end_offsets(servers, topic, partitions)):
+def stored(kafka: Kafka, topic: str, partitions: int, *columns: str) -> Iterator[tuple[int, pa.RecordBatch]]:
+    for partition, end in enumerate(end_offsets(kafka, topic, partitions)):
         found = read_range(
-            {"bootstrap.servers": servers},
+            kafka.client,
             topic,
             partition,
             0,
@@ -72,8 +75,8 @@ def stored(servers: str, topic: str, partitions: int, *columns: str) -> Iterator
             yield partition, rows
 
 
-def end_offsets(servers: str, topic: str, partitions: int) -> list[int]:
-    with Consumer({"bootstrap.servers": servers}) as consumer:
+def end_offsets(kafka: Kafka, topic: str, partitions: int) -> list[int]:
+    with Consumer(kafka.client) as consumer:
         every = [TopicPartition(topic, partition) for partition in range(partitions)]
         marks = [consumer.get_watermark_offsets(each, timeout=60) for each in every]
     return [mark[1] for mark in marks if mark is not None]  # it is None only where `cached` is asked for

@@ -55,6 +55,22 @@ class Connecting:
         return {name: value for name, value in dotted.items() if name not in names} | said
 
 
+GIVEN_OPTION = click.option(
+    "-X",
+    "given",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A property of the client, by librdkafka's name; repeatable.",
+)
+FILE_OPTION = click.option(
+    "-F",
+    "file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Properties of the client, one NAME=VALUE a line.",
+)
+
+
 def connecting(body: Callable[..., Any]) -> Callable[..., Any]:
     """Adds -b, -X, -F and -m, and hands them over as one `Connecting` named `to`."""
 
@@ -64,20 +80,8 @@ def connecting(body: Callable[..., Any]) -> Callable[..., Any]:
         metavar="HOST:PORT,...",
         help=f"The brokers to ask first; {DEFAULT_BROKER} when nothing else says.",
     )
-    @click.option(
-        "-X",
-        "given",
-        metavar="NAME=VALUE",
-        multiple=True,
-        help="A property of the client, by librdkafka's name; repeatable.",
-    )
-    @click.option(
-        "-F",
-        "file",
-        metavar="FILE",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Properties of the client, one NAME=VALUE a line.",
-    )
+    @GIVEN_OPTION
+    @FILE_OPTION
     @click.option(
         "-m",
         "timeout_s",
@@ -97,12 +101,12 @@ def connecting(body: Callable[..., Any]) -> Callable[..., Any]:
         timeout_s: float,
         **keywords: Any,
     ) -> Any:
-        return body(*arguments, to=_connecting(brokers, given, file, timeout_s), **keywords)
+        return body(*arguments, to=connecting_by(brokers, given, file, timeout_s), **keywords)
 
     return run
 
 
-def _connecting(brokers: str | None, given: tuple[str, ...], file: Path | None, timeout_s: float) -> Connecting:
+def connecting_by(brokers: str | None, given: tuple[str, ...], file: Path | None, timeout_s: float) -> Connecting:
     """-X goes before the environment, that before the file; -b goes before all of them."""
     properties = _from_file(file) if file else {}
     properties |= _from_environment(os.environ)

@@ -15,7 +15,9 @@ import click
 
 from oncelog.chaos.sinks import DIRECT, FLOW, SINKS
 from oncelog.cli._chaos_display import Display, Frame, is_plain_ascii, styled
+from oncelog.cli._chaos_login import login_of
 from oncelog.cli._endings import ended_by_sigterm, failure, forget_stdout, nearest, speaks_to_brokers
+from oncelog.cli._options import FILE_OPTION, GIVEN_OPTION
 from oncelog.cli.serve import CONSOLE_ADDRESS
 from oncelog.clock import wall_s
 
@@ -64,6 +66,8 @@ MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has roo
     metavar="HOST:PORT,...",
     help="A Kafka of yours; only connections to it are hurt. A server of its own if not given.",
 )
+@GIVEN_OPTION
+@FILE_OPTION
 @click.option(
     "--keep",
     "is_kept",
@@ -169,6 +173,7 @@ def _run(given: dict[str, Any]) -> "Outcome":
     is_saved = given["client"] == "oncelog" and given["idempotence"] == "on"
     targets = _targets(given, is_saved=is_saved)
     kafka_libs = _check_client(given["client"], targets)
+    login = login_of(given)
     if given["is_spark"]:
         _check_spark()
     messages = given["messages"] or (MOST_IN_MINUTES if given["minutes"] else MESSAGES)
@@ -187,6 +192,7 @@ def _run(given: dict[str, Any]) -> "Outcome":
             seed=given["seed"],
             kafka_libs=kafka_libs,
             servers=given["servers"] or "",
+            login=login,
             brokers=given["brokers"],
             is_kept=given["is_kept"],
             rate=given["rate"] or 0,
