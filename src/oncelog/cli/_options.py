@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float
 class Connecting:
     """What was said of how to reach the brokers."""
 
-    properties: Mapping[str, str]
+    properties: Mapping[str, str] = field(repr=False)  # a password may be among them
     timeout_s: float
 
     def of(self, role: str, **defaults: Any) -> dict[str, Any]:
@@ -166,6 +166,11 @@ def _pair(where: str, text: str, expected: str = "NAME=VALUE, such as client.id=
 def pairs(option: str, given: tuple[str, ...], *expected: str) -> dict[str, str]:
     """Of an option of the kind NAME=VALUE that may be repeated."""
     return dict(_pair(option, each, *expected) for each in given)
+
+
+def client_properties(option: str, given: tuple[str, ...]) -> dict[str, str]:
+    """The same of properties of a client, whose values may stand elsewhere."""
+    return {name: _resolved(name, value) for name, value in pairs(option, given).items()}
 
 
 def formatted(body: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from oncelog.cli._endings import ended_by_sigterm, failure, speaks_to_brokers
-from oncelog.cli._options import SERVERS, Connecting, connecting, pairs
+from oncelog.cli._options import SERVERS, Connecting, client_properties, connecting, pairs
 
 if TYPE_CHECKING:
     from oncelog.spark.copying.planning import Plan
@@ -64,8 +64,8 @@ def command(
     spec = spec_of(
         source,
         destination,
-        _properties(to, from_servers, pairs("--from-property", from_property)),
-        _properties(to, to_servers, pairs("--to-property", to_property)),
+        _properties(to, from_servers, client_properties("--from-property", from_property)),
+        _properties(to, to_servers, client_properties("--to-property", to_property)),
         name=name,
         skips_lost=skips_lost,
     )

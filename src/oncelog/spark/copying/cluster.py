@@ -1,16 +1,17 @@
 """How a cluster is reached: properties of the client, for those who read and for those who write."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from oncelog.client.door import CONSUMER as CONSUMER
 from oncelog.client.door import PRODUCER as PRODUCER
 from oncelog.client.door import for_role
 
 
-class Cluster(NamedTuple):
-    reading: Mapping[str, str]
-    writing: Mapping[str, str]
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    reading: Mapping[str, str] = field(repr=False)  # a password may be among them
+    writing: Mapping[str, str] = field(repr=False)
 
 
 def of_role(properties: Mapping[str, str], role: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ flow is stands in its journals, as always.
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,7 +42,7 @@ class Shares:
     """What Spark pickles and calls: for the rows of a batch, which are numbered through."""
 
     program: Program
-    properties: Mapping[str, Any]
+    properties: Mapping[str, Any] = field(repr=False)  # a password may be among them
     run_id: str
     until_end: bool
     cells: Sequence[Cells]

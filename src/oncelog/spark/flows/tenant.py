@@ -7,7 +7,7 @@ on how it ends: Spark kills Python workers without a word, and what was not comm
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from oncelog.clock import wall_s
@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
 @dataclass(frozen=True)
 class Tenant:
     program: Program
-    properties: Mapping[str, Any]
+    properties: Mapping[str, Any] = field(repr=False)  # a password may be among them
     run_id: str
     until_end: bool
     cells: Mapping[str, Sequence[int]]
