@@ -25,6 +25,7 @@ TOGETHER = {
     "tests/spark/sealed/": "Spark",
     "tests/spark/copying/": "Spark",
     "tests/spark/test_examples.py": "Spark",
+    "tests/spark/test_secured.py": "Spark",
     "tests/spark/": "drivers of their own",  # more than two of Spark's machines at once are too many for two processors
     "tests/peers/": "Kafka",
     "tests/client/faults/": "Kafka",

@@ -30,6 +30,10 @@ _KEYWORDS: Final = {"master": "spark.master", "remote": "spark.remote"}
 # Batch queries get fewer partitions than this from adaptive execution anyway; streams with state would keep 200 state
 # stores, each a file a batch. A fixed number, so that a stream's checkpoint means the same on every machine.
 LOCAL_SHUFFLE_PARTITIONS: Final = "8"
+# Spark keeps passwords and tokens out of plans, its page and its event log by their names, and `url` by this setting. A
+# private key that is given as text has neither name.
+REDACTED: Final = "spark.sql.redaction.options.regex"
+REDACTED_OPTIONS: Final = "(?i)url|ssl[.]key[.]pem|keystore[.]key|private key"
 UNIX_SOCKETS: Final = "spark.python.unix.domain.socket.enabled"
 # Between the JVM and its Python workers. Arrow batches are about as large; with Spark's 64 KB a small row that is read
 # costs a tenth more.
@@ -125,6 +129,7 @@ def defaults(known: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, 
     task begins wait 40 ms for an acknowledgement that the receiver holds back (Nagle's algorithm).
     """
     wanted = {} if "spark.remote" in known else {"spark.master": "local[*]"}
+    wanted[REDACTED] = REDACTED_OPTIONS
     if is_local(known):
         wanted["spark.ui.enabled"] = "false"
         wanted["spark.sql.shuffle.partitions"] = LOCAL_SHUFFLE_PARTITIONS

@@ -6,10 +6,11 @@ where that refuses it too.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from oncelog.settings import Setting, nearest
+from oncelog.references import resolved
+from oncelog.settings import Setting, SettingsError, nearest
 from oncelog.spark import kafka_properties
 from oncelog.spark.kafka_properties import PREFIX, BadProperty
 from oncelog.spark.option import READ, SINK, STREAM, WRITE, BadOption, value_of
@@ -35,7 +36,7 @@ _IGNORED: Final = "%s option ignored in batch queries"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    client: dict[str, str]
+    client: dict[str, str] = field(repr=False)  # a password may be among them
     group_id: str | None = None
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
@@ -57,7 +58,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    client: dict[str, str]
+    client: dict[str, str] = field(repr=False)  # a password may be among them
     topic: str | None = None
     sink_name: str | None = None
     first_batch: int | None = None
@@ -117,7 +118,7 @@ def _read(given: Mapping[str, str], role: str, mine: tuple[Setting, ...]) -> tup
     for written, value in given.items():
         name = written.lower()
         if name.startswith(PREFIX):
-            kafka[name.removeprefix(PREFIX)] = value
+            kafka[name.removeprefix(PREFIX)] = _resolved(written, value)
             continue
         known = BY_NAME.get(name)
         if known is None or known not in mine:
@@ -125,6 +126,15 @@ def _read(given: Mapping[str, str], role: str, mine: tuple[Setting, ...]) -> tup
         _check_role(known, role)
         values[known.key] = value_of(known, value)
     return values, kafka
+
+
+def _resolved(written: str, value: str) -> str:
+    """Spark asks for a reader or a writer on the driver, and only there is it read where a secret stands: the plan, and
+    what Spark shows of it, have no more than the reference."""
+    try:
+        return resolved(written, value)
+    except SettingsError as refusal:
+        raise BadOption(f"Option {refusal}") from None
 
 
 def _unknown(written: str, known: Setting | None, role: str, mine: tuple[Setting, ...]) -> str:

@@ -29,7 +29,8 @@ KAFKA: Final = """
 `kafka.bootstrap.servers` is needed. Every other `kafka.NAME` is a property of the client: by librdkafka's names, which
 [client-settings.md](client-settings.md) lists, or by those of Kafka's Java client, so that a job's options stay as they
 are. Where the two defaults differ, a source has Java's `isolation.level` (`read_uncommitted`), and a sink Java's
-partitioner (`murmur2_random`).
+partitioner (`murmur2_random`). A value may stand [elsewhere](tls.md#secrets-by-reference), as in
+`${env:PASSWORD}`, so that [no secret](spark.md#passwords-and-tls) is in a job's code.
 
 | Java's name | here |
 |---|---|"""

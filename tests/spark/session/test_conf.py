@@ -6,6 +6,8 @@ import pytest
 
 from oncelog.spark.conf import defaults, has_own_logging, said_by_caller, set_by_user
 
+REDACTED = {"spark.sql.redaction.options.regex": "(?i)url|ssl[.]key[.]pem|keystore[.]key|private key"}
+
 
 def test_settings_are_named_as_spark_names_them_in_a_mapping_or_as_keywords() -> None:
     said = said_by_caller(
@@ -74,7 +76,7 @@ def test_a_properties_file_takes_the_place_of_spark_defaults(tmp_path: Path) -> 
 
 
 def test_without_a_word_spark_runs_here_on_all_cores_and_listens_on_loopback_alone() -> None:
-    assert defaults({}, {}) == {
+    assert defaults({}, {}) == REDACTED | {
         "spark.master": "local[*]",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "8",
@@ -91,13 +93,14 @@ def test_whatever_is_set_already_is_left_alone() -> None:
         "spark.ui.enabled": "true",
         "spark.sql.shuffle.partitions": "200",
         "spark.buffer.size": "65536",
+        "spark.sql.redaction.options.regex": "(?i)url",
         "spark.python.unix.domain.socket.enabled": "false",
     }
     assert defaults(known, {"SPARK_LOCAL_IP": "192.0.2.7"}) == {}
 
 
 def test_a_cluster_gets_nothing_that_only_a_laptop_wants() -> None:
-    assert defaults({"spark.master": "spark://h:7077"}, {}) == {}
+    assert defaults({"spark.master": "spark://h:7077"}, {}) == REDACTED
 
 
 def test_a_connect_server_beside_this_process_is_local_and_has_no_master_of_its_own() -> None:

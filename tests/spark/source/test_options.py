@@ -1,6 +1,7 @@
 """Options are read as Spark's own source reads them; what cannot be meant is refused with words that lead on."""
 
 import logging
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -271,6 +272,26 @@ def test_the_sinks_options_are_read() -> None:
     assert sink_options(SERVERS | {"job.id": "j"}, is_streaming=False).job_id == "j"
     with pytest.raises(BadOption, match=r"'job.id' belongs to write, not to writeStream"):
         sink_options(SERVERS | {"job.id": "j"})
+
+
+def test_a_value_may_stand_elsewhere_and_nothing_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHO", "me")
+    (tmp_path / "password").write_text("hush")
+    given = {
+        "kafka.bootstrap.servers": "b:1",
+        "kafka.sasl.username": "${env:WHO}",
+        "kafka.sasl.password": f"${{dir:{tmp_path}:password}}",
+    }
+    for options in (source_options(given | {"subscribe": "t"}), sink_options(given)):
+        assert options.client["sasl.username"] == "me"
+        assert options.client["sasl.password"] == "hush"
+        assert "hush" not in repr(options)
+
+
+@pytest.mark.parametrize("value", ["${env:NOBODY_SET_THIS}", "${file:/nowhere:key}", "${vault:a:b}"])
+def test_a_value_that_stands_nowhere_is_refused_by_its_reference(value: str) -> None:
+    with pytest.raises(BadOption, match=re.escape(f"Option kafka.SASL.password={value}: ")):
+        sink_options({"kafka.bootstrap.servers": "b:1", "kafka.SASL.password": value})
 
 
 def test_the_page_of_options_is_current() -> None:
