@@ -3,8 +3,8 @@
     RULE:^CN=(.*?),OU=(.*?),O=(.*?)$/$1@$2/L,DEFAULT
 
 The first rule whose pattern matches the whole name counts. `$1` is a group of the pattern; a number that no group has
-is a text. `L` and `U` make small and capital letters of it. Names and rules have bounds, and a repetition within a
-repetition is refused: the time of a search must not grow beyond all bounds with the name, which clients bring along.
+is a text. `L` and `U` make small and capital letters of it. Names and rules have bounds, and the time of a search grows
+with the name alone (`patterns.py`): clients bring it along.
 """
 
 import re
@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from oncelog.security.patterns import SETTINGS_BYTES, BadPattern, Found, Pattern, compiled
+
 MOST_RULES_CHARACTERS: Final = 4096
 MOST_NAME_CHARACTERS: Final = 1024
-MOST_MAPPED_CHARACTERS: Final = 512  # of a name that a pattern is tried with
-MOST_COMMAS: Final = 20  # in such a name: what usual patterns look for, so that the time of a search grows with them
-MOST_REPETITIONS: Final = 12
 
 # As Kafka splits them: a backslash hides what follows it from the slashes and commas of the rule's own syntax.
 _PART: Final = r"(?:\\.|[^\\/])*"
@@ -24,7 +23,6 @@ _RULE: Final = re.compile(
     rf"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>{_PART})/(?P<to>{_PART})/(?P<case>[LU]?))\s*(?:,\s*|$)"
 )
 _REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)", re.DOTALL)
-_JAVA_GROUP: Final = re.compile(r"\(\?<(?![=!])")
 
 
 class BadRules(ValueError):
@@ -37,7 +35,7 @@ class NoRule(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    pattern: re.Pattern[str] | None  # None: DEFAULT
+    pattern: Pattern | None  # None: DEFAULT
     replacement: str
     case: str
 
@@ -51,7 +49,7 @@ class _Rule:
         )  # as Java: a pattern that matches nothing does so at the end too
         return result.lower() if self.case == "L" else result.upper() if self.case == "U" else result
 
-    def _replaced(self, found: re.Match[str]) -> str:
+    def _replaced(self, found: Found) -> str:
         return _REFERENCE.sub(lambda each: _referred(each, found), self.replacement)
 
 
@@ -60,15 +58,13 @@ class PrincipalMapping:
         if len(rules) > MOST_RULES_CHARACTERS:
             raise BadRules(f"they have more than {MOST_RULES_CHARACTERS} characters")
         self._rules = list(_parsed(rules.strip()))
-        self._has_patterns = any(rule.pattern is not None for rule in self._rules)
 
     def user(self, name: str) -> str:
         """Of a name as RFC 2253 has it. Raises `NoRule`."""
-        most = MOST_MAPPED_CHARACTERS if self._has_patterns else MOST_NAME_CHARACTERS
-        if len(name) > most:
-            raise NoRule(f"a name of {len(name)} characters, where {most} are the most")
-        if self._has_patterns and name.count(",") > MOST_COMMAS:
-            raise NoRule(f"a name with more than {MOST_COMMAS} commas")
+        if len(name) > MOST_NAME_CHARACTERS:
+            raise NoRule(f"a name of {len(name)} characters, where {MOST_NAME_CHARACTERS} are the most")
+        if not _is_text(name):
+            raise NoRule("a name that is no Unicode text")
         for rule in self._rules:
             result = rule.apply(name)
             if result is not None:
@@ -76,6 +72,14 @@ class PrincipalMapping:
                     raise NoRule(f"{name} becomes a name of {len(result)} characters")
                 return result
         raise NoRule(f"no rule is about {name}")
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeError:
+        return False
+    return True
 
 
 def _parsed(rules: str) -> Iterator[_Rule]:
@@ -93,55 +97,14 @@ def _parsed(rules: str) -> Iterator[_Rule]:
         yield _Rule(None, "", "")
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    _check_repetitions(text)
+def _pattern(text: str) -> Pattern:
     try:
-        return re.compile(_JAVA_GROUP.sub("(?P<", text))
-    except (re.error, OverflowError, RecursionError) as error:
+        return compiled(text, SETTINGS_BYTES)
+    except BadPattern as error:
         raise BadRules(f"{text}: {error}") from None
 
 
-def _check_repetitions(pattern: str) -> None:
-    """None within another, no choice between alternatives either, and few in all."""
-    opened: list[int] = [0]  # of each group that is open: repetitions and choices in it
-    total = at = 0
-    while at < len(pattern):
-        each = pattern[at]
-        at += 1
-        if each == "\\":
-            at += 1
-        elif each == "[":
-            at = _end_of_class(pattern, at)
-        elif each == "(":
-            opened.append(0)
-            at += pattern[at : at + 1] == "?"
-        elif each == ")" and len(opened) > 1:
-            inner = opened.pop()
-            if inner and pattern[at : at + 1] in ("*", "+", "{"):
-                raise BadRules(
-                    f"{pattern}: a repetition within a repetition may take for ever, and so may a choice: write [ab] "
-                    "for (a|b)"
-                )
-            opened[-1] += inner
-        elif each == "|":
-            opened[-1] += len(opened) > 1
-        elif each in "*+{":
-            opened[-1] += 1
-            total += 1
-            at += pattern[at : at + 1] in ("?", "+")
-    if total > MOST_REPETITIONS:
-        raise BadRules(f"{pattern}: it has more than {MOST_REPETITIONS} repetitions")
-
-
-def _end_of_class(pattern: str, at: int) -> int:
-    at += pattern[at : at + 1] == "^"
-    at += pattern[at : at + 1] == "]"
-    while at < len(pattern) and pattern[at] != "]":
-        at += 2 if pattern[at] == "\\" else 1
-    return at + 1
-
-
-def _referred(reference: re.Match[str], found: re.Match[str]) -> str:
+def _referred(reference: re.Match[str], found: Found) -> str:
     if reference[1] is not None:
         return reference[1]
     digits = reference[2]

@@ -1,11 +1,11 @@
 """ListTransactions, versions 0 to 2 (KIP-664, KIP-994 duration v1, KIP-1152 pattern v2): those that this broker
 coordinates."""
 
-import re
 from datetime import timedelta
 from typing import Any
 
 from oncelog.security.operations import Operation, Resource
+from oncelog.security.patterns import REQUESTS_BYTES, BadPattern, compiled
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
@@ -24,8 +24,8 @@ async def handle(request: Any, call: Call) -> Any:
     error, states = ErrorCode.none, ()
     pattern = getattr(request, "transactional_id_pattern", None)
     try:
-        matches = re.compile(pattern).fullmatch if pattern else None
-    except re.error:
+        matches = compiled(pattern, REQUESTS_BYTES).fullmatch if pattern else None
+    except BadPattern:
         error, matches = ErrorCode.invalid_regular_expression, None
     if not transactions.is_running:
         error = ErrorCode.coordinator_not_available
