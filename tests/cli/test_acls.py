@@ -121,3 +121,12 @@ def test_who_is_answered_is_not_told_to_start_a_server() -> None:
 def test_where_nobody_is_asked_for_rights_that_is_said(oncelog: Oncelog) -> None:
     assert "No Authorizer is configured" in oncelog.run("acls").refusal
     assert "No Authorizer is configured" in oncelog.run("acls add --allow-principal User:a --topic t").refusal
+
+
+def test_all_rules_are_taken_away_by_that_word_alone(acls: Oncelog) -> None:
+    """Where some cannot be read, no other filter finds them."""
+    acls("acls add", "--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders")
+    said = acls.run("acls remove", "--operation", "Read", "--all")
+    assert said.code == 2 and "--all and nothing else" in said.refusal
+    assert [each["name"] for each in acls("acls remove", "--all", "-J").json] == ["orders"]
+    assert acls("acls", "-J").json == []

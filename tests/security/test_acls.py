@@ -179,8 +179,39 @@ def test_a_rule_that_is_gone_does_not_count_and_leaves_the_others() -> None:
 
 def test_all_rules_are_seen_anew_and_what_nobody_can_read_is_told() -> None:
     acls = acls_of(binding("old"))
-    assert acls.see({binding("new").key, "nonsense"}) == ["nonsense"]
+    unread = binding("later").key.replace("READ", "FLY")
+    acls.see({binding("new").key, unread})
+    assert acls.unread == {unread}
     assert may(acls, Operation.READ, "new") and not may(acls, Operation.READ, "old")
+
+
+DENIED = binding(permission=Permission.DENY).key
+UNREADABLE = [
+    DENIED.replace("LITERAL", "GLOB"),
+    DENIED.replace("READ", "FLY"),
+    DENIED.replace("TOPIC", "ANY"),
+    DENIED.replace("LITERAL", "MATCH"),
+    "nonsense",
+    "",
+]
+
+
+@pytest.mark.parametrize("unread", UNREADABLE)
+def test_while_a_rule_that_may_deny_cannot_be_read_nothing_is_allowed(unread: str) -> None:
+    acls = acls_of(binding("orders"))
+    acls.see({binding("orders").key, unread})
+    assert not may(acls, Operation.READ)
+    assert not acls.granted_somewhere(ALICE, HOST, Operation.READ, Resource.TOPIC)
+    acls.see({binding("orders").key})
+    assert may(acls, Operation.READ)
+
+
+@pytest.mark.parametrize("unread", [*UNREADABLE, DENIED.replace("DENY", "ALLOW").replace("READ", "FLY")])
+def test_where_everybody_may_what_no_rule_is_about_one_that_cannot_be_read_allows_nothing(unread: str) -> None:
+    acls = Acls(allow_if_none=True)
+    assert may(acls, Operation.READ)
+    acls.see({unread})
+    assert not may(acls, Operation.READ)
 
 
 def test_super_users_are_parted_by_semicolons() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from oncelog.security import documents
+from oncelog.security import users as users_module
 from oncelog.security.documents import Document, Kind
 from oncelog.security.scram import HASHES, MOST_STORED_ITERATIONS, Credential, credential_of, hash_bytes
 from oncelog.security.users import (
@@ -133,3 +134,68 @@ def test_salted_passwords_are_what_they_should_be(mechanism: str) -> None:
         (MOST_STORED_ITERATIONS, bytes(1024), right, None),
     ):
         assert what_is_wrong_with_salted(mechanism, iterations, salt, salted) == words
+
+
+GOOD = {"SCRAM-SHA-256": {"salt": "c2FsdA==", "iterations": 4096, "stored": "A" * 43 + "=", "server": "A" * 43 + "="}}
+UNREADABLE = [
+    5,
+    None,
+    {},
+    [],
+    "SCRAM-SHA-256",
+    {"SCRAM-SHA-256": 5},
+    {"SCRAM-SHA-256": {"salt": "x"}},
+    {"SCRAM-1": GOOD["SCRAM-SHA-256"]},
+    *({"SCRAM-SHA-256": {**GOOD["SCRAM-SHA-256"], "iterations": wrong}} for wrong in ("x", None, 1, 10**9)),
+    *({"SCRAM-SHA-256": {**GOOD["SCRAM-SHA-256"], "stored": wrong}} for wrong in ("", "AAAA", "?", 5)),
+    {"SCRAM-SHA-256": {**GOOD["SCRAM-SHA-256"], "server": ""}},
+    {"SCRAM-SHA-256": {**GOOD["SCRAM-SHA-256"], "salt": ""}},
+]
+
+
+@pytest.mark.parametrize("unreadable", UNREADABLE)
+def test_who_cannot_be_read_does_not_get_in_and_the_others_do(unreadable: object) -> None:
+    kept = {**document(ann={"SCRAM-SHA-512": credential("SCRAM-SHA-512")}), "zed": unreadable}
+    users = Users(kept, OTHER)
+    assert [each.partition(" ")[0] for each in users.unread] == ["zed"]
+    assert users.names == ["ann"] and users.mechanisms("zed") == {}
+    for mechanism in HASHES:
+        assert users.find(mechanism, "zed").is_made_up
+    assert users.find_for_password("zed")[1].is_made_up
+    assert not users.find_for_password("ann")[1].is_made_up
+    edited = Edited(kept, OTHER)
+    assert not edited.remove("zed", "SCRAM-SHA-512")
+    edited.put("zed", "SCRAM-SHA-256", credential("SCRAM-SHA-256"))
+    assert Users(edited.document, OTHER).names == ["ann", "zed"]
+
+
+def test_one_mechanism_that_cannot_be_read_leaves_a_user_the_other() -> None:
+    users = Users({"ann": {**GOOD, "SCRAM-SHA-512": 5}}, OTHER)
+    assert users.unread == ["ann (SCRAM-SHA-512)"]
+    assert users.mechanisms("ann") == {"SCRAM-SHA-256": 4096}
+
+
+@pytest.mark.parametrize("unreadable", [5, None, {}, {"secret": 5}, {"secret": ""}, {"secret": "?"}])
+def test_a_secret_that_cannot_be_read_is_another_one_until_a_user_changes(unreadable: object) -> None:
+    users = Users({"": unreadable, "ann": GOOD}, SECRET)
+    assert users.is_secret_unread and users.names == ["ann"]
+    assert users.find("SCRAM-SHA-256", "nobody") == Users({"ann": GOOD}, SECRET).find("SCRAM-SHA-256", "nobody")
+    edited = Edited({"": unreadable, "ann": GOOD}, SECRET)
+    edited.put("bob", "SCRAM-SHA-256", credential("SCRAM-SHA-256"))
+    assert not Users(edited.document, OTHER).is_secret_unread
+    assert not Users({}, SECRET).is_secret_unread
+
+
+def test_who_has_not_changed_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = document(
+        ann={"SCRAM-SHA-256": credential("SCRAM-SHA-256")}, bob={"SCRAM-SHA-256": credential("SCRAM-SHA-256")}
+    )
+    before = Users(kept, OTHER)
+    edited = Edited(documents.decode(Kind.USERS, documents.encode(Kind.USERS, kept)), OTHER)
+    edited.put("bob", "SCRAM-SHA-256", credential("SCRAM-SHA-256", 5000))
+    read: list[object] = []
+    real = users_module._read_user
+    monkeypatch.setattr(users_module, "_read_user", lambda each: read.append(each) or real(each))
+    after = Users(edited.document, OTHER, before)
+    assert read == [edited.document["bob"]]
+    assert (after.mechanisms("ann"), after.mechanisms("bob")) == ({"SCRAM-SHA-256": 4096}, {"SCRAM-SHA-256": 5000})

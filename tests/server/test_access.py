@@ -12,6 +12,7 @@ from oncelog.security.documents import Kind
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server import access as access_module
 from oncelog.server.access import EVERY_RIGHT, Rights
+from oncelog.server.names import METADATA_TOPIC
 from oncelog.server.operations import CLUSTER, KNOWN
 from tests.server.admin_support import CLOCK, Admin
 
@@ -124,8 +125,9 @@ def test_a_right_to_write_somewhere_is_remembered_until_a_change(admin: Admin) -
     assert rights.may_somewhere(Operation.WRITE, Resource.TOPIC)
 
 
-def test_a_rule_that_cannot_be_read_is_passed_over_and_said(admin: Admin, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_rule_that_cannot_be_read_allows_nothing_and_is_said(admin: Admin, caplog: pytest.LogCaptureFixture) -> None:
     give(admin, rule())
     at_once(admin.topics.changing_document(Kind.ACLS, lambda old: {**old, "from later": True}, CLOCK.now()))
     assert "from later" in caplog.text
-    assert may_read(admin.broker.access.rights(ALICE, "10.0.0.1"))
+    assert METADATA_TOPIC in caplog.text
+    assert not may_read(admin.broker.access.rights(ALICE, "10.0.0.1"))

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from oncelog.log.steps import at_once
 from oncelog.security.bindings import Binding, Pattern, Permission
+from oncelog.security.documents import Kind
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
-from tests.server.admin_support import Admin, versions
+from tests.server.admin_support import CLOCK, Admin, versions
 from tests.server.test_access import ALICE, ASKED, give, rule
 
 EVERYTHING: dict[str, Any] = {
@@ -119,6 +121,27 @@ def test_a_filter_that_means_nothing_is_refused(admin: Admin, wrong: dict[str, i
     assert admin.ask("describe_acls", 3, **EVERYTHING | wrong).error_code is ErrorCode.invalid_request
     (result,) = admin.ask("delete_acls", 3, filters=[EVERYTHING | wrong]).filter_results
     assert result.error_code is ErrorCode.invalid_request
+
+
+def test_only_who_takes_all_rules_away_takes_those_that_nobody_can_read(
+    admin: Admin, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until then nobody but super users may do anything, and the log says which they are."""
+    unread = PREFIX.key.replace("PREFIXED", "GLOB").replace("ALLOW", "DENY")
+    give(admin, ORDERS)
+    at_once(admin.topics.changing_document(Kind.ACLS, lambda rules: {**rules, unread: True}, CLOCK.now()))
+    assert "GLOB" in caplog.text and "super.users" in caplog.text
+    rights = admin.broker.access.rights(ALICE, "10.0.0.1")
+    assert not rights.may(Operation.READ, Resource.TOPIC, "orders")
+    assert admin.broker.access.rights("User:root", "10.0.0.1").may(Operation.READ, Resource.TOPIC, "orders")
+    (result,) = admin.ask("delete_acls", 3, filters=[EVERYTHING | {"resource_type_filter": 2}]).filter_results
+    assert len(result.matching_acls) == 1
+    assert list(admin.topics.document(Kind.ACLS)) == [unread]
+    (result,) = admin.ask("delete_acls", 3, filters=[EVERYTHING]).filter_results
+    assert (result.error_code, result.matching_acls) == (ErrorCode.none, ())
+    assert not admin.topics.document(Kind.ACLS)
+    give(admin, ORDERS)
+    assert rights.may(Operation.READ, Resource.TOPIC, "orders")
 
 
 def test_there_is_no_room_for_rules_without_end(admin: Admin) -> None:

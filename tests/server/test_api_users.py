@@ -1,11 +1,14 @@
 """Users described, made, changed and removed by Kafka's two messages, with Kafka's checks and words."""
 
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oncelog.clock import Now
+from oncelog.cluster.stored_documents import change_in_folder
 from oncelog.embedded import Server
 from oncelog.log.steps import Steps
 from oncelog.security.documents import Change, Kind
@@ -13,7 +16,9 @@ from oncelog.security.scram import HASHES, credential_of, hash_bytes, salted_pas
 from oncelog.security.users import MOST_NAME_BYTES
 from oncelog.server.access import EVERY_RIGHT
 from oncelog.server.errors import ErrorCode
+from oncelog.server.names import METADATA_TOPIC
 from tests.raw import RawConnection
+from tests.waiting import until
 
 SHA_256, SHA_512 = 1, 2
 TWICE = "A user credential cannot be altered twice in the same request"
@@ -195,6 +200,42 @@ def test_more_users_than_fit_are_refused_and_the_others_stay(raw: RawConnection)
 def refuse_all(raw: RawConnection, names: list[str]) -> None:
     refused = alter(raw, *(upsertion(name) for name in names))
     assert {code for code, _ in refused.values()} == {ErrorCode.policy_violation}
+
+
+def test_what_has_begun_is_done_whole_though_its_client_hangs_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def changing(kind: Kind, change: Change, now: Now) -> Steps[None]:
+        begun.set()
+        yield lambda: go_on.wait(10)
+        done.set()
+
+    monkeypatch.setattr(server.broker.topics, "changing_document", changing)
+    with RawConnection(server.bootstrap_servers) as other:
+        other.ask("alter_user_scram_credentials", 0, deletions=[], upsertions=[upsertion()])
+        assert begun.wait(10)
+    until(lambda: not server.call(lambda: len(list(server.service.connections.each()))), "its end to be seen")
+    go_on.set()
+    assert done.wait(10)
+
+
+def test_users_that_cannot_be_read_are_named_and_the_others_get_in_after_a_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Server(data_dir=str(tmp_path)) as server, RawConnection(server.bootstrap_servers) as raw:
+        alter(raw, upsertion("ann"))
+    damaged = {"zed": 5, "": {"secret": 5}}
+    change_in_folder(str(tmp_path), Kind.USERS, lambda users: {**users, **damaged})
+    caplog.clear()
+    with Server(data_dir=str(tmp_path)) as server, RawConnection(server.bootstrap_servers) as raw:
+        assert f"{tmp_path}/{METADATA_TOPIC}-0: " in caplog.text and "['zed']" in caplog.text
+        assert "the secret" in caplog.text
+        assert describe(raw) == {"ann": [(SHA_256, 4096)]}
+        assert alter(raw, upsertion("zed")) == {"zed": (ErrorCode.none, None)}
+        assert describe(raw) == {"ann": [(SHA_256, 4096)], "zed": [(SHA_256, 4096)]}
+        assert server.broker.topics.document(Kind.USERS)[""]["secret"] != 5
 
 
 class NoRight:

@@ -118,10 +118,12 @@ def add(to: Connecting, targets: Targets, operations: tuple[str, ...], **said: A
 @operations_option
 @whom
 @principals_option
+@click.option("--all", "is_all", is_flag=True, help="All rules, with those that no broker can read.")
 @speaks_to_brokers
 def remove(
     to: Connecting,
     form: str,
+    is_all: bool,
     targets: Targets,
     operations: tuple[str, ...],
     principals: tuple[str, ...],
@@ -131,8 +133,9 @@ def remove(
     from oncelog.cli._cluster import opened
 
     who = _who(said)
-    if not (list(targets) or who or principals):
-        _nothing("which rules: --topic, --group, --cluster or --principal")
+    named = bool(list(targets) or who or principals or operations)
+    if named == is_all:
+        _nothing("which rules: --topic, --group, --cluster, --principal, or --all and nothing else")
     if who or operations or said["producer"] or said["consumer"]:
         wanted = _exact_filters(targets, operations, who, principals, said)
     else:

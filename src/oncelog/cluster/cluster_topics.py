@@ -170,6 +170,10 @@ class ClusterTopics(Topics):
                 f"not every broker was there to see the change within {AGREED_WITHIN_S} s; it may count all the same",
             ) from None
 
+    @property
+    def where_documents_are(self) -> str:
+        return "where the brokers agree"
+
     def changing_document(self, kind: Kind, change: Change, now: Now) -> Steps[None]:
         catalog = self._agreeing()
         yield lambda: self._wait_for(catalog.change_document(kind, change))

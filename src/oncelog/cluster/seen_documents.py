@@ -35,6 +35,8 @@ class SeenDocuments:
                 await self._read(kind)
             except documents.Damaged as damage:
                 logger.error("/%s is passed over: %s", kind, damage)
+                if kind is Kind.ACLS:  # what stood there before could allow more
+                    self._topics.see_document(kind, documents.DAMAGED)
 
     async def _read(self, kind: Kind) -> None:
         node = await self._tree.get(f"/{kind}")

@@ -2,7 +2,8 @@
 
 A rule that denies goes before all that allow. Where no rule speaks of a resource at all, a setting says what counts;
 where some do, and none of this principal, nothing is allowed. Reading, writing, deleting and altering allow describing,
-too, and altering configs describing them; denying these denies nothing else.
+too, and altering configs describing them; denying these denies nothing else. While there is a rule that nobody here can
+read, nothing is allowed, unless it could only allow: so there is never more than with all rules whole.
 
 Rules are found by whom they are about. A decision looks at four of them (the principal and everybody, at the host and
 everywhere), each time at a name, at "*" and at as many beginnings of the name as prefixes have lengths, so it takes
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from oncelog.security.bindings import EVERYBODY, EVERYTHING, Binding, Pattern, Permission, binding_of
+from oncelog.security.bindings import EVERYBODY, EVERYTHING, Binding, Invalid, Pattern, Permission, binding_of, may_deny
 from oncelog.security.operations import Operation, Resource
 
 ALL_BIT: Final = 1 << Operation.ALL
@@ -78,13 +79,15 @@ class _Rules:
 class Acls:
     def __init__(self, *, allow_if_none: bool = False) -> None:
         self.bindings: dict[str, Binding] = {}  # by their keys
+        self.unread: frozenset[str] = frozenset()  # keys that this version cannot read
+        self.is_closed = False  # nothing is allowed
         self._allow_if_none = allow_if_none
         self._rules: dict[Resource, dict[Who, _Rules]] = {resource: {} for resource in Resource}
         self._spoken_of: dict[Resource, _Rules] = {resource: _Rules() for resource in Resource}  # by anybody's rules
         self._counts: Counter[tuple[Resource, Pattern, str]] = Counter()
 
-    def see(self, keys: AbstractSet[str]) -> list[str]:
-        """These are all rules from now on. Answers those that nobody can read."""
+    def see(self, keys: AbstractSet[str]) -> None:
+        """These are all rules from now on."""
         unread = []
         known = self.bindings
         new = [key for key in keys if key not in known]
@@ -94,9 +97,11 @@ class Acls:
         for key in new:
             try:
                 self._add(key, binding_of(key))
-            except (KeyError, ValueError):
+            except Invalid:
                 unread.append(key)
-        return unread
+        self.unread = frozenset(unread)
+        # One that allows speaks of something, and where no rule does, everybody may.
+        self.is_closed = bool(unread) and (self._allow_if_none or any(map(may_deny, unread)))
 
     def add(self, binding: Binding) -> None:
         if binding.key not in self.bindings:
@@ -130,6 +135,8 @@ class Acls:
 
     def granted(self, principal: str, host: str, resource: Resource, name: str) -> int:
         """A bit for each operation that is allowed. The host is plain."""
+        if self.is_closed:
+            return 0
         allowed = denied = 0
         for rules in self._of(principal, host, resource):
             for more, less in rules.about(name):
@@ -143,6 +150,8 @@ class Acls:
 
     def granted_somewhere(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
         """Whether it is allowed for any name at all, as Kafka's `authorizeByResourceType` finds it."""
+        if self.is_closed:
+            return False
         if self.granted(principal, host, resource, NOBODY_SPOKEN_OF) >> operation & 1:
             return True
         mask = 1 << operation | ALL_BIT

@@ -82,13 +82,21 @@ class Filter(NamedTuple):
         return binding.name == EVERYTHING
 
     @property
+    def is_open(self) -> bool:
+        """Whether any of several kinds is meant."""
+        return (
+            Resource.ANY is self.resource
+            or Operation.ANY is self.operation
+            or Pattern.ANY is self.pattern
+            or Permission.ANY is self.permission
+        )
+
+    @property
     def only(self) -> Binding | None:
         """The one rule that can match, where it names all of one."""
         if self.name is None or self.principal is None or self.host is None or self.pattern is Pattern.MATCH:
             return None
-        if Resource.ANY is self.resource or Operation.ANY is self.operation:
-            return None
-        if Pattern.ANY is self.pattern or Permission.ANY is self.permission:
+        if self.is_open:
             return None
         return Binding(
             self.resource, self.pattern, self.name, self.principal, self.host, self.operation, self.permission
@@ -96,10 +104,22 @@ class Filter(NamedTuple):
 
 
 def binding_of(key: str) -> Binding:
-    permission, operation, resource, pattern, host, principal, name = key.split(SEPARATOR, 6)
-    return Binding(
-        Resource[resource], Pattern[pattern], name, principal, host, Operation[operation], Permission[permission]
-    )
+    """Raises Invalid for what is no rule that this version knows."""
+    try:
+        permission, operation, resource, pattern, host, principal, name = key.split(SEPARATOR, 6)
+        found = Binding(
+            Resource[resource], Pattern[pattern], name, principal, host, Operation[operation], Permission[permission]
+        )
+    except (KeyError, ValueError):
+        raise Invalid(f"{key!r} is no rule") from None
+    if Pattern.MATCH is found.pattern or Filter(*found).is_open:
+        raise Invalid(f"{key!r} is no rule, but a filter")
+    return found
+
+
+def may_deny(key: str) -> bool:
+    """Of one that cannot be read."""
+    return not key.startswith(Permission.ALLOW.name + SEPARATOR)
 
 
 Code = TypeVar("Code", bound=IntEnum)

@@ -14,6 +14,8 @@ MOST_BYTES = 900_000  # what brokers agree by takes no larger value: some 5,000 
 Document = Mapping[str, Any]
 Change = Callable[[Document], Document]  # may be called again, where somebody else was faster; raises what is refused
 
+DAMAGED: Document = {"no JSON object": None}  # in the place of rules that cannot be read: an entry that nobody can read
+
 
 class Kind(StrEnum):
     USERS = "users"

@@ -74,7 +74,7 @@ def read(document: Document) -> dict[Entity, dict[str, float]]:
     for key, values in document.items():
         entity = _entity_from(key)
         if entity and isinstance(values, Mapping):
-            found[entity] = {str(name): float(value) for name, value in values.items() if _is_number(value)}
+            found[entity] = {str(name): float(value) for name, value in values.items() if _is_bound(value)}
     return found
 
 
@@ -83,8 +83,8 @@ def _entity_from(key: str) -> Entity:
     return entity_of((kind, None if name == DEFAULT else unquote(name)) for kind, _, name in parts if kind in TYPES)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_bound(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def alteration(operations: Iterable[tuple[str, float | None]]) -> Changes | None:

@@ -5,14 +5,19 @@
 Bytes are base64. No user has an empty name; under it stands the secret by which challenges are made up for names that
 nobody has. They stay the same for a name, so that asking twice tells nothing, and they look like those of the users
 that there are.
+
+What cannot be read proves nothing: who has no other credential does not get in until it gets a new password. The others
+do.
 """
 
 import hashlib
 import hmac
 from base64 import b64decode, b64encode
+from binascii import Error as BadBase64
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from oncelog.security.documents import Document, TooMuch
 from oncelog.security.scram import HASHES, LEAST_ITERATIONS, MOST_STORED_ITERATIONS, Credential, Found, hash_bytes
@@ -26,6 +31,7 @@ MOST_NAME_BYTES = 1024
 MOST_SALT_BYTES = 1024
 NUMBERS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}  # Kafka's
 STRONGEST_FIRST = ("SCRAM-SHA-512", "SCRAM-SHA-256")
+UNREADABLE = (BadBase64, KeyError, TypeError, ValueError)  # what reading something else raises
 _TEXT = frozenset(b"0123456789abcdefghijklmnopqrstuvwxyz")  # what salts of Java clients are made of
 _TEXT_IN_ORDER = bytes(sorted(_TEXT))
 
@@ -39,54 +45,85 @@ class Shape(NamedTuple):
     is_text: bool
 
 
+@dataclass(frozen=True, slots=True)
+class User:
+    """One of them, as what is kept of it was read."""
+
+    kept: Any
+    credentials: Mapping[str, Credential]  # by mechanism
+    shapes: Mapping[str, Shape]
+    unread: tuple[str, ...]  # mechanisms; an empty name where nothing can be read
+
+    @property
+    def strongest(self) -> str | None:
+        return next((mechanism for mechanism in STRONGEST_FIRST if mechanism in self.credentials), None)
+
+
+UNKNOWN: Final = User(None, {}, {}, ())
+
+
 class Users:
     """One state of them. Where nobody was made yet, `secret` is what challenges are made up by."""
 
-    def __init__(self, document: Document, secret: bytes) -> None:
-        self._document = document
-        kept = document.get(NOBODY)
-        self._secret = secret if kept is None else b64decode(kept["secret"])
+    def __init__(self, document: Document, secret: bytes, before: "Users | None" = None) -> None:
+        """Who has not changed since the state before is not read again."""
+        known = {} if before is None else before._users
+        self._users: dict[str, User] = {}
+        for name, kept in document.items():
+            if name != NOBODY:
+                old = known.get(name)
+                self._users[name] = old if old is not None and old.kept == kept else _read_user(kept)
+        own = _secret_in(document)
+        self._secret = own or secret
+        self.is_secret_unread = own is None and NOBODY in document
 
     @property
     def names(self) -> list[str]:
-        return sorted(name for name in self._document if name != NOBODY)
+        return sorted(name for name, user in self._users.items() if user.credentials)
+
+    @property
+    def unread(self) -> list[str]:
+        """What cannot be read: users, each with a mechanism where the others can be."""
+        return sorted(
+            f"{name} ({mechanism})" if mechanism else name
+            for name, user in self._users.items()
+            for mechanism in user.unread
+        )
 
     def mechanisms(self, name: str) -> dict[str, int]:
         """Of a user, with their iterations; empty where there is none."""
-        return {mechanism: kept["iterations"] for mechanism, kept in self._entry(name).items()}
+        return {mechanism: each.iterations for mechanism, each in self._user(name).credentials.items()}
 
     def find(self, mechanism: str, name: str) -> Found:
         """By what somebody of this name proves it. The same is done whether there is such a user."""
         made_up = self._made_up(mechanism, name, self._shapes[mechanism])
-        kept = self._entry(name).get(mechanism)
-        return Found(credential=made_up, is_made_up=True) if kept is None else Found(credential=_read(kept))
+        known = self._user(name).credentials.get(mechanism)
+        return Found(credential=made_up, is_made_up=True) if known is None else Found(credential=known)
 
     def find_for_password(self, name: str) -> tuple[str, Found]:
         """The same for who shows the password itself; with the mechanism by which it is looked at."""
         shape = self._picked(name, self._password_shapes)
         made_up = self._made_up(shape.mechanism, name, [shape])
-        entry = self._entry(name)
-        mechanism = _strongest(entry)
+        user = self._user(name)
+        mechanism = user.strongest
         if mechanism is None:
             return shape.mechanism, Found(credential=made_up, is_made_up=True)
-        return mechanism, Found(credential=_read(entry[mechanism]))
+        return mechanism, Found(credential=user.credentials[mechanism])
 
-    def _entry(self, name: str) -> Mapping[str, Any]:
-        entry: Mapping[str, Any] = {} if name == NOBODY else self._document.get(name, {})
-        return entry
+    def _user(self, name: str) -> User:
+        return self._users.get(name, UNKNOWN)
 
     @cached_property
     def _shapes(self) -> dict[str, list[Shape]]:
         found: dict[str, set[Shape]] = {mechanism: set() for mechanism in HASHES}
-        for name in self._document:
-            for mechanism, kept in self._entry(name).items():
-                found[mechanism].add(_shape(mechanism, kept))
+        for user in self._users.values():
+            for mechanism, shape in user.shapes.items():
+                found[mechanism].add(shape)
         return {mechanism: _or_default(mechanism, shapes) for mechanism, shapes in found.items()}
 
     @cached_property
     def _password_shapes(self) -> list[Shape]:
-        entries = (self._entry(name) for name in self._document)
-        shown = {_shape(strongest, entry[strongest]) for entry in entries if (strongest := _strongest(entry))}
+        shown = {user.shapes[strongest] for user in self._users.values() if (strongest := user.strongest)}
         return _or_default(STRONGEST_FIRST[0], shown)
 
     def _picked(self, name: str, shapes: list[Shape]) -> Shape:
@@ -117,18 +154,19 @@ class Edited:
         """Raises TooMuch."""
         if name not in self.document and len(self.document) > MOST_USERS:
             raise TooMuch(f"there are {MOST_USERS:,} users, and no more fit")
-        self.document.setdefault(NOBODY, {"secret": b64encode(self._secret).decode()})
+        if _secret_in(self.document) is None:
+            self.document[NOBODY] = {"secret": b64encode(self._secret).decode()}
         kept = {
             "salt": b64encode(credential.salt).decode(),
             "iterations": credential.iterations,
             "stored": b64encode(credential.stored_key).decode(),
             "server": b64encode(credential.server_key).decode(),
         }
-        self.document[name] = {**self.document.get(name, {}), mechanism: kept}
+        self.document[name] = {**self._entry(name), mechanism: kept}
 
     def remove(self, name: str, mechanism: str) -> bool:
         """False where there is nothing to remove."""
-        entry = {} if name == NOBODY else self.document.get(name, {})
+        entry = self._entry(name)
         if mechanism not in entry:
             return False
         left = {each: kept for each, kept in entry.items() if each != mechanism}
@@ -137,6 +175,10 @@ class Edited:
         else:
             del self.document[name]
         return True
+
+    def _entry(self, name: str) -> Mapping[str, Any]:
+        entry = None if name == NOBODY else self.document.get(name)
+        return entry if isinstance(entry, Mapping) else {}
 
 
 def what_is_wrong_with(name: str) -> str | None:
@@ -160,23 +202,46 @@ def what_is_wrong_with_salted(mechanism: str, iterations: int, salt: bytes, salt
     return None
 
 
-def _read(kept: Mapping[str, Any]) -> Credential:
-    return Credential(
-        salt=b64decode(kept["salt"]),
-        iterations=kept["iterations"],
-        stored_key=b64decode(kept["stored"]),
-        server_key=b64decode(kept["server"]),
+def _secret_in(document: Document) -> bytes | None:
+    try:
+        return b64decode(document[NOBODY]["secret"], validate=True) or None
+    except UNREADABLE:
+        return None
+
+
+def _read_user(kept: Any) -> User:
+    if not isinstance(kept, Mapping) or not kept:
+        return User(kept, {}, {}, ("",))
+    credentials: dict[str, Credential] = {}
+    unread = []
+    for mechanism, each in kept.items():
+        try:
+            credentials[mechanism] = _read(mechanism, each)
+        except UNREADABLE:
+            unread.append(mechanism)
+    shapes = {mechanism: _shape(mechanism, each) for mechanism, each in credentials.items()}
+    return User(kept, credentials, shapes, tuple(unread))
+
+
+def _read(mechanism: str, kept: Mapping[str, Any]) -> Credential:
+    """Raises one of `UNREADABLE`."""
+    found = Credential(
+        salt=b64decode(kept["salt"], validate=True),
+        iterations=int(kept["iterations"]),
+        stored_key=b64decode(kept["stored"], validate=True),
+        server_key=b64decode(kept["server"], validate=True),
     )
+    if len(found.server_key) != hash_bytes(mechanism):
+        raise ValueError("a key of another length")
+    if wrong := what_is_wrong_with_salted(mechanism, found.iterations, found.salt, found.stored_key):
+        raise ValueError(wrong)
+    return found
 
 
-def _shape(mechanism: str, kept: Mapping[str, Any]) -> Shape:
-    salt = b64decode(kept["salt"])
-    return Shape(mechanism, kept["iterations"], len(salt), _TEXT.issuperset(salt))
+def _shape(mechanism: str, credential: Credential) -> Shape:
+    salt = credential.salt
+    return Shape(mechanism, credential.iterations, len(salt), _TEXT.issuperset(salt))
 
 
 def _or_default(mechanism: str, shapes: set[Shape]) -> list[Shape]:
     return sorted(shapes) or [Shape(mechanism, DEFAULT_ITERATIONS, SALT_BYTES, False)]
-
-
-def _strongest(entry: Mapping[str, Any]) -> str | None:
-    return next((mechanism for mechanism in STRONGEST_FIRST if mechanism in entry), None)

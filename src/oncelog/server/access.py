@@ -22,6 +22,11 @@ from oncelog.server.topics import Topics
 ANONYMOUS: Final = "User:ANONYMOUS"
 MOST_REMEMBERED: Final = 50_000  # decisions, of all principals together: some 20 MB
 MOST_CHARACTERS: Final = 249  # of a name in them: as many as a topic may have, and hardly a group has more
+MOST_TOLD: Final = 3
+UNREAD: Final = (
+    "%s: %d access rules cannot be read, and until they are gone %s: %r. A broker that can read them can take them "
+    "away, and `oncelog acls remove --all` takes away all there are"
+)
 
 logger = logging.getLogger(__name__)
 
@@ -154,17 +159,21 @@ class Access:
         """How many decisions, by principal and host."""
         return {who: len(rights) for who, rights in self._remembered.rights.items()}
 
+    @property
+    def unread(self) -> frozenset[str]:
+        """Rules that this version cannot read, by their keys."""
+        return self._acls.unread
+
     def binding(self, key: str) -> Binding | None:
         return self._acls.bindings.get(key)
 
     def _see(self, kind: Kind) -> None:
         if kind is not Kind.ACLS:
             return
-        unread = self._acls.see(self._topics.document(Kind.ACLS).keys())
-        if unread:
-            logger.error(
-                "%d access rules that this version cannot read count for nothing, such as %r", len(unread), unread[0]
-            )
+        self._acls.see(self._topics.document(Kind.ACLS).keys())
+        if unread := self._acls.unread:
+            what = "nobody but super.users may do anything" if self._acls.is_closed else "they can only allow"
+            logger.error(UNREAD, self._topics.where_documents_are, len(unread), what, sorted(unread)[:MOST_TOLD])
         self._remembered.forget()
         for told in self._told:
             told()

@@ -58,8 +58,8 @@ def adding(bindings: Collection[Binding], call: Call) -> Steps[None]:
     return call.broker.topics.changing_document(Kind.ACLS, change, call.now)
 
 
-def removing(bindings: Collection[Binding], call: Call) -> Steps[None]:
-    gone = {binding.key for binding in bindings}
+def removing(keys: Collection[str], call: Call) -> Steps[None]:
+    gone = frozenset(keys)
 
     def change(document: Document) -> Document:
         return {key: value for key, value in document.items() if key not in gone}

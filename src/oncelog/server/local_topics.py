@@ -156,6 +156,10 @@ class LocalTopics(Topics):
             yield None
         yield from self._metadata.settling(now)
 
+    @property
+    def where_documents_are(self) -> str:
+        return self._metadata.log.folder
+
     def changing_document(self, kind: Kind, change: Change, now: Now) -> Steps[None]:
         changed = change(self._metadata.documents[kind])
         if changed == self._metadata.documents[kind]:

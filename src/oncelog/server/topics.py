@@ -183,6 +183,11 @@ class Topics(ABC):
 
     # Users, rights and quotas
 
+    @property
+    @abstractmethod
+    def where_documents_are(self) -> str:
+        """For people."""
+
     def document(self, kind: Kind) -> Document:
         return self._documents[kind]
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, NamedTuple
 
-from oncelog.security.bindings import Binding
+from oncelog.security.bindings import Binding, Filter
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server.acl_requests import CHANGED_AT_A_TIME, NO_AUTHORIZER, filter_of, looking, refreshing, removing
 from oncelog.server.api import Api
@@ -16,6 +16,7 @@ from oncelog.server.packing import packed_aside
 class Found(NamedTuple):
     bindings: list[Binding]
     refusal: KafkaError | None = None
+    is_of_all: bool = False  # by a filter that asks nothing
 
 
 @packed_aside
@@ -35,11 +36,12 @@ async def _delete(filters: tuple[Any, ...], call: Call) -> list[Found]:
     run = call.broker.turns.run
     await run(refreshing(call))
     found = list(await call.each(filters, lambda asked: _find(asked, call)))
-    gone = {binding.key: binding for each in found for binding in each.bindings}
-    bindings = list(gone.values())
+    gone = list({binding.key: None for each in found for binding in each.bindings})
+    if any(each.is_of_all for each in found):
+        gone += call.broker.access.unread  # no other filter could find them
     try:
-        for start in range(0, len(bindings), CHANGED_AT_A_TIME):
-            await run(removing(bindings[start : start + CHANGED_AT_A_TIME], call))
+        for start in range(0, len(gone), CHANGED_AT_A_TIME):
+            await run(removing(gone[start : start + CHANGED_AT_A_TIME], call))
     except KafkaError as refusal:
         return [Found([], each.refusal or refusal) for each in found]
     return found
@@ -47,7 +49,8 @@ async def _delete(filters: tuple[Any, ...], call: Call) -> list[Found]:
 
 async def _find(asked: Any, call: Call) -> Found:
     try:
-        return Found(await call.broker.turns.run(looking(filter_of(asked), call)))
+        wanted = filter_of(asked)
+        return Found(await call.broker.turns.run(looking(wanted, call)), is_of_all=wanted == Filter())
     except KafkaError as refusal:
         return Found([], refusal)
 

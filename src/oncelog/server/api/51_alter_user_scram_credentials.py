@@ -4,6 +4,7 @@ Passwords are not in it, only what was made of them. All of a request that may b
 already stays so, as in Kafka, until that connection has to prove again who it is (`connections.max.reauth.ms`).
 """
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -47,7 +48,9 @@ async def handle(request: Any, call: Call) -> Any:
 
     if deletions or upsertions:
         try:
-            await call.broker.turns.run(call.broker.topics.changing_document(Kind.USERS, change, call.now))
+            # In a task of its own: what has begun is done whole, also when the client hangs up half-way.
+            steps = call.broker.topics.changing_document(Kind.USERS, change, call.now)
+            await asyncio.shield(asyncio.ensure_future(call.broker.turns.run(steps)))
         except KafkaError as failure:
             refused.update(dict.fromkeys((*deletions, *upsertions), failure))
     refused = gone | refused
