@@ -14,7 +14,7 @@ from oncelog.server.errors import ErrorCode
 from oncelog.server.guarded_connection import GuardedConnection
 from oncelog.server.proofs import ScramProof
 from oncelog.server.users import add_user
-from tests.raw import ServerClosed
+from tests.raw import RawConnection, ServerClosed
 from tests.raw.sasl import NONCE, prove, shake_hands
 from tests.server.sasl_support import ANN, PASSWORD, Guarded, assert_closed, assert_serves, framed, guarded
 from tests.server.test_authentication import FAILED
@@ -34,7 +34,7 @@ def at() -> Iterator[Guarded]:
 @pytest.fixture(scope="module")
 def brief() -> Iterator[Guarded]:
     """Where a proof lasts an hour."""
-    with guarded(connections_max_reauth_ms="3600000") as found:
+    with guarded(connections_max_reauth_ms="3600000", group_initial_rebalance_delay_ms="300") as found:
         yield found
 
 
@@ -75,6 +75,35 @@ def test_that_holds_for_a_large_request_too(brief: Guarded) -> None:
         raw.ask_produce("t", 0, bytes(100_000))
         assert_closed(raw)
     assert brief.metrics[3] == before[3] + 1
+
+
+@pytest.mark.parametrize("partitions", [1, 501])
+def test_a_fetch_that_waits_ends_with_the_proof(brief: Guarded, partitions: int) -> None:
+    """It may wait for weeks; more than 500 partitions are answered in turns."""
+    before, topic = brief.metrics, f"awaited-{partitions}"
+    with RawConnection(brief.open_address) as writer, brief.connected() as raw:
+        writer.create_topic(topic, partitions)
+        prove(raw, ANN, PASSWORD)
+        wanted = [{"partition": at, "partition_max_bytes": 1000} for at in range(partitions)]
+        topics = [{"topic": topic, "partitions": wanted}]
+        raw.ask("fetch", 11, max_wait=60_000, min_bytes=1, max_bytes=1000, topics=topics)
+        until(lambda: brief.server.call(lambda: brief.server.broker.looks.awaited) == partitions, "it to wait")
+        brief.turn(3_000_000)
+        assert brief.server.call(lambda: brief.server.broker.looks.awaited) == partitions
+        brief.turn(600_000)
+        assert_closed(raw)
+        until(lambda: brief.server.call(lambda: brief.server.broker.looks.awaited) == 0, "nothing to be kept of it")
+    assert brief.metrics[3] == before[3] + 1
+
+
+def test_other_requests_that_wait_are_answered_though_the_proof_is_over_meanwhile(brief: Guarded) -> None:
+    """As in Kafka: a member that waits for its group to settle would lose its place."""
+    with brief.connected() as raw:
+        prove(raw, ANN, PASSWORD)
+        join = {"group_id": "slow", "session_timeout": 60_000, "rebalance_timeout": 60_000, "member_id": "x"}
+        raw.ask("join_group", 3, **join, protocol_type="consumer", protocols=[{"name": "range", "metadata": b""}])
+        brief.turn(3_600_000)
+        raw.answer()
 
 
 def test_a_client_that_is_gone_when_its_proof_is_good_is_not_kept_until_the_end_of_it(
@@ -164,7 +193,7 @@ def test_a_proof_is_given_again_once_a_second_at_the_most(brief: Guarded) -> Non
 
 
 def test_another_password_counts_from_the_next_proof_on() -> None:
-    with guarded(connections_max_reauth_ms="3600000") as found, found.connected() as raw:
+    with guarded(connections_max_reauth_ms="3600000", group_initial_rebalance_delay_ms="300") as found, found.connected() as raw:
         prove(raw, ANN, PASSWORD)
         found.server.call(add_user, found.server.broker, ANN, "another")
         assert_serves(raw)

@@ -6,6 +6,7 @@ more than a small frame, and one as large behind it.
 """
 
 import asyncio
+from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Any
 
@@ -28,7 +29,7 @@ from oncelog.security.gate import (
 from oncelog.security.scram import Refused
 from oncelog.server.api import Api
 from oncelog.server.call import Call, Encoded
-from oncelog.server.connection import Connection
+from oncelog.server.connection import Connection, Then
 from oncelog.server.connections import Connections
 from oncelog.server.eagerly import begun
 from oncelog.server.endpoints import Endpoint
@@ -46,6 +47,8 @@ from oncelog.wire.frames import (
 )
 from oncelog.wire.messages import is_loaded, schema
 
+FETCH = 1
+AHEAD_S = 0.002
 NO_VERSION = -1  # of the call by which a token came that was in no request
 
 
@@ -62,6 +65,7 @@ class GuardedConnection(Connection):
         self._proof: Proof | None = None
         self._is_free = False  # open, and so for a while: nothing is asked
         self._end: asyncio.TimerHandle | None = None  # of that while
+        self._awaited = -1  # the kind of request that is being answered, or was last
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -306,8 +310,18 @@ class GuardedConnection(Connection):
         return session_ms or 0
 
     def look_at_end(self) -> None:
-        """The time of its proof may be over: from now on each request asks."""
+        """The time of its proof may be over: from now on each request asks, and no Fetch that waits is handed records."""
         self._is_free = False
+        if self._waiting is None or self._awaited != FETCH:
+            return
+        if self._gate.state(self._broker.clock.now().monotonic_ms) is State.ENDED:
+            self._refuse(self._why_ended())
+        else:  # the loop's clock is a little ahead
+            self._end = asyncio.get_running_loop().call_later(AHEAD_S, self.look_at_end)
+
+    def _wait_for(self, work: Awaitable[Any], api: Api, call: Call, then: Then | None = None) -> None:
+        self._awaited = api.key
+        super()._wait_for(work, api, call, then)
 
     def _forget_end(self) -> None:
         if self._end is not None:
