@@ -200,6 +200,8 @@ def test_guessing_is_late_and_ends(tmp_path: Path) -> None:
         assert [Visitor(console).sign_in(password="guess")[0] for _ in range(4)] == [401, 401, 401, 429]
         assert Visitor(console).sign_in()[0] == 429
         assert shown.server.broker.metrics.authentications_failed == 3
+        guard = shown.server.service.connections.guard
+        assert shown.server.call(lambda: guard.is_barred("127.0.0.1")), "by its listeners, too"
 
 
 def test_a_failure_is_answered_when_its_time_has_come(

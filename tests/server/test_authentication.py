@@ -376,7 +376,7 @@ def test_strangers_send_small_frames_and_little_behind_them(at: Guarded) -> None
         assert_closed(raw)  # by the proof
     with at.connected() as raw:
         shake_hands(raw, "PLAIN")
-        token = framed("sasl_authenticate", 2, 3, auth_bytes=plain(ANN, PASSWORD))
+        token = framed("sasl_authenticate", 2, 3, auth_bytes=plain(ANN, "never shown before"))
         raw.socket.sendall(token + bytes(2 * most))
         assert_closed(raw)
 

@@ -193,7 +193,10 @@ def test_a_proof_is_given_again_once_a_second_at_the_most(brief: Guarded) -> Non
 
 
 def test_another_password_counts_from_the_next_proof_on() -> None:
-    with guarded(connections_max_reauth_ms="3600000", group_initial_rebalance_delay_ms="300") as found, found.connected() as raw:
+    with (
+        guarded(connections_max_reauth_ms="3600000", group_initial_rebalance_delay_ms="300") as found,
+        found.connected() as raw,
+    ):
         prove(raw, ANN, PASSWORD)
         found.server.call(add_user, found.server.broker, ANN, "another")
         assert_serves(raw)

@@ -341,7 +341,7 @@ def test_refused_tokens_are_counted_once_against_their_host(issuer: Issuer) -> N
                 say(raw, first("a.b.c"))
                 if number == 0:
                     say(raw, b"\x01")
-        failures = found.server.service.connections.guard.failures
+        failures = found.server.broker.failures
         now_ms = found.clock.now().monotonic_ms
         assert failures.is_barred("127.0.0.1", now_ms) and 1.9 < failures.failures("127.0.0.1", now_ms) <= 2
 

@@ -17,8 +17,6 @@ from starlette.responses import Response
 from oncelog.console.errors import Refused
 from oncelog.console.sessions import LIFETIME_MS, Sessions
 from oncelog.security.documents import Document, Kind
-from oncelog.security.failures import Failures
-from oncelog.security.scram import is_password
 from oncelog.server.access import EVERY_RIGHT, Rights
 from oncelog.server.broker import Broker
 
@@ -40,7 +38,7 @@ class SignIn:
         self.is_asked_for = is_asked_for
         self._is_encrypted = is_encrypted
         self._sessions = Sessions()
-        self._failures = Failures(broker.settings.oncelog_max_failed_authentications_per_minute)
+        self._failures = broker.failures
         self._at_work = 0
         self.port = 0  # cookies know no ports: two servers of one machine would take each other's
 
@@ -114,8 +112,7 @@ class SignIn:
         self._at_work += 1
         try:
             began_ms, users = self._now_ms(), self._users
-            mechanism, found = self._broker.users.now.find_for_password(user)
-            if await self._broker.proofs.run(is_password, mechanism, password, found):
+            if (await self._broker.passwords.look(user, password))[0]:
                 return user, users
             self._failures.note(host, self._now_ms())
             self._broker.metrics.authentications_failed += 1

@@ -7,6 +7,7 @@ from oncelog.clock import Clock, Now, SystemClock
 from oncelog.log.config import Flush
 from oncelog.log.disk import Disk, RealDisk
 from oncelog.producers import Ceilings, ProducerLimits, ProducerMap
+from oncelog.security.failures import Failures
 from oncelog.server.access import Access
 from oncelog.server.aside import Aside
 from oncelog.server.bodies import Bodies
@@ -18,6 +19,7 @@ from oncelog.server.known_users import KnownUsers
 from oncelog.server.local_topics import LocalTopics
 from oncelog.server.memory import Memory
 from oncelog.server.metrics import Metrics
+from oncelog.server.passwords import Passwords
 from oncelog.server.pids import kafka_pids, leased_pids
 from oncelog.server.polls import Looks
 from oncelog.server.ports import Cluster, NoPeers, Peers
@@ -74,7 +76,10 @@ class Broker:
         self.access = Access(settings, self.topics)
         self.quotas = Quotas(settings, self.topics, self.metrics)
         self.users = KnownUsers(self.topics)
-        self.aside, self.at_disk, self.proofs = Aside("aside"), Aside("disk"), Aside("proofs")
+        self.aside, self.at_disk = Aside("aside"), Aside("disk")
+        self.proofs = Aside("proofs", is_yielding=True)
+        self.passwords = Passwords(self.users, self.proofs)
+        self.failures = Failures(settings.oncelog_max_failed_authentications_per_minute)  # to prove it, by any way in
         self.leased_pids = leased_pids(cluster, self.clock, settings.oncelog_lease_lifetime_ms)
         self.kafka_pids = kafka_pids(cluster, self.clock, known_pid)
         self.turns = Turns(lambda: self.clock.now().monotonic_ms, self.at_disk.threads)

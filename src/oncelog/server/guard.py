@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable
 
 from oncelog.security import brokers
-from oncelog.security.failures import Failures
 from oncelog.server.broker import Broker
 from oncelog.server.proofs import BrokerProof, Proof, new_proof
 from oncelog.server.strangers import Strangers
@@ -21,7 +20,6 @@ class Guard:
         self._broker = broker
         self._log = log
         self.strangers = Strangers(lambda: broker.clock.now().monotonic_ms)
-        self.failures = Failures(broker.settings.oncelog_max_failed_authentications_per_minute)
         self._tokens: dict[str, SignedTokens] = {}  # by listener
 
     @property
@@ -31,7 +29,8 @@ class Guard:
     def begin(self, mechanism: str, listener: str) -> Proof:
         if mechanism == brokers.MECHANISM:
             return BrokerProof(self._broker.cluster.secret)
-        return new_proof(mechanism, self._broker.users.now, self._broker.proofs, lambda: self._signed_tokens(listener))
+        broker = self._broker
+        return new_proof(mechanism, broker.users.now, broker.passwords, lambda: self._signed_tokens(listener))
 
     def _signed_tokens(self, listener: str) -> SignedTokens:
         if listener not in self._tokens:
@@ -40,13 +39,13 @@ class Guard:
         return self._tokens[listener]
 
     def is_barred(self, host: str) -> bool:
-        is_barred = self.failures.is_barred(host, self._broker.clock.now().monotonic_ms)
+        is_barred = self._broker.failures.is_barred(host, self._broker.clock.now().monotonic_ms)
         if is_barred:
             self._broker.metrics.authentications_barred += 1
         return is_barred
 
     def count_failure(self, host: str) -> None:
-        self.failures.note(host, self._broker.clock.now().monotonic_ms)
+        self._broker.failures.note(host, self._broker.clock.now().monotonic_ms)
 
     def say_failure(self, host: str, mechanism: str, name: str, why: str) -> None:
         """A name that nobody has is not written down: it may be a password that got into the wrong field."""

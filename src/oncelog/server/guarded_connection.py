@@ -77,6 +77,13 @@ class GuardedConnection(Connection):
         self._forget_end()
         super().connection_lost(exc)
 
+    def _cancel(self, waiting: asyncio.Future[Any]) -> None:
+        """Guessers hang up by the hundred, and have begun little."""
+        if self._gate.principal is None:
+            waiting.cancel()
+        else:
+            super()._cancel(waiting)
+
     def turn_away(self, why: str) -> None:
         self._broker.metrics.strangers_closed += 1
         self._connections.log_refused(self.client_host, why)
@@ -310,7 +317,7 @@ class GuardedConnection(Connection):
         return session_ms or 0
 
     def look_at_end(self) -> None:
-        """The time of its proof may be over: from now on each request asks, and no Fetch that waits is handed records."""
+        """The time of its proof may be over: from now on each request asks, and no Fetch that waits gets records."""
         self._is_free = False
         if self._waiting is None or self._awaited != FETCH:
             return

@@ -1,6 +1,6 @@
 """Proofs of who somebody is, by mechanism: messages of a client, and what is answered to each.
 
-What takes milliseconds is done in threads of their own, so that guessing passwords holds up nobody but guessers.
+What takes milliseconds is done in threads of their own (`passwords.py`), so that guessing holds up nobody but guessers.
 """
 
 import secrets
@@ -9,9 +9,9 @@ from typing import Protocol
 
 from oncelog.security import brokers, oauthbearer, plain
 from oncelog.security.oauthbearer import INVALID_TOKEN, Bearer
-from oncelog.security.scram import HASHES, Exchange, Found, Refused, is_password
+from oncelog.security.scram import HASHES, Exchange, Found, Refused
 from oncelog.security.users import Users
-from oncelog.server.aside import Aside
+from oncelog.server.passwords import Passwords
 
 NONCE_BYTES = 24
 
@@ -88,17 +88,16 @@ class PlainProof(OfUser):
     is_refused = False
     expires_wall_ms: int | None = None
 
-    def __init__(self, users: Users, threads: Aside) -> None:
-        self._users = users
-        self._threads = threads
+    def __init__(self, passwords: Passwords) -> None:
+        self._passwords = passwords
         self.name = ""
         self.is_over = False
 
     async def evaluate(self, message: bytes) -> bytes:
         shown = plain.read(message)
         self.name = shown.name
-        mechanism, found = self._users.find_for_password(shown.name)
-        if not await self._threads.run(is_password, mechanism, shown.password, found):
+        is_right, found = await self._passwords.look(shown.name, shown.password)
+        if not is_right:
             raise Refused("nobody has this name" if found.is_made_up else "a wrong password", plain.WRONG)
         self.is_over = True
         return b""
@@ -136,9 +135,9 @@ def _other(wanted: str, name: str) -> str:
     )
 
 
-def new_proof(mechanism: str, users: Users, threads: Aside, tokens: Callable[[], Tokens]) -> Proof:
+def new_proof(mechanism: str, users: Users, passwords: Passwords, tokens: Callable[[], Tokens]) -> Proof:
     if mechanism in HASHES:
         return ScramProof(mechanism, users)
     if mechanism == "PLAIN":
-        return PlainProof(users, threads)
+        return PlainProof(passwords)
     return TokenProof(tokens())
