@@ -137,7 +137,7 @@ def test_salted_passwords_are_what_they_should_be(mechanism: str) -> None:
 
 
 GOOD = {"SCRAM-SHA-256": {"salt": "c2FsdA==", "iterations": 4096, "stored": "A" * 43 + "=", "server": "A" * 43 + "="}}
-UNREADABLE = [
+UNREADABLE: list[object] = [
     5,
     None,
     {},
@@ -195,7 +195,12 @@ def test_who_has_not_changed_is_not_read_again(monkeypatch: pytest.MonkeyPatch) 
     edited.put("bob", "SCRAM-SHA-256", credential("SCRAM-SHA-256", 5000))
     read: list[object] = []
     real = users_module._read_user
-    monkeypatch.setattr(users_module, "_read_user", lambda each: read.append(each) or real(each))
+
+    def watched(kept: object) -> users_module.User:
+        read.append(kept)
+        return real(kept)
+
+    monkeypatch.setattr(users_module, "_read_user", watched)
     after = Users(edited.document, OTHER, before)
     assert read == [edited.document["bob"]]
     assert (after.mechanisms("ann"), after.mechanisms("bob")) == ({"SCRAM-SHA-256": 4096}, {"SCRAM-SHA-256": 5000})

@@ -207,9 +207,12 @@ def test_what_has_begun_is_done_whole_though_its_client_hangs_up(
 ) -> None:
     begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
 
+    def wait() -> None:
+        go_on.wait(10)
+
     def changing(kind: Kind, change: Change, now: Now) -> Steps[None]:
         begun.set()
-        yield lambda: go_on.wait(10)
+        yield wait
         done.set()
 
     monkeypatch.setattr(server.broker.topics, "changing_document", changing)

@@ -6,6 +6,7 @@ import struct
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -100,7 +101,12 @@ def test_other_requests_that_wait_are_answered_though_the_proof_is_over_meanwhil
     """As in Kafka: a member that waits for its group to settle would lose its place."""
     with brief.connected() as raw:
         prove(raw, ANN, PASSWORD)
-        join = {"group_id": "slow", "session_timeout": 60_000, "rebalance_timeout": 60_000, "member_id": "x"}
+        join: dict[str, Any] = {
+            "group_id": "slow",
+            "session_timeout": 60_000,
+            "rebalance_timeout": 60_000,
+            "member_id": "x",
+        }
         raw.ask("join_group", 3, **join, protocol_type="consumer", protocols=[{"name": "range", "metadata": b""}])
         brief.turn(3_600_000)
         raw.answer()

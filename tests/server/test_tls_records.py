@@ -4,6 +4,7 @@ import contextlib
 import socket
 import ssl
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from oncelog.embedded import Server
+from oncelog.server.connections import RECEIVE_BUFFER_BYTES
+from oncelog.server.receiver import HELD_BYTES, LEAST_RECEIVED_BYTES
 from oncelog.server.tls_transport import NEW_KEYS, TlsTransport
 from oncelog.server.turns import Turns
 from tests.raw import RawConnection, batch
@@ -114,6 +117,27 @@ def test_of_many_connections_each_takes_its_turn_with_what_may_be_many_records(
         waits.clear()
         assert raw.produce(topic, 0, batch([b"x" * size])).error_code.name == "none"
         assert any(isinstance(each, TlsTransport) for each in waits) is takes_turn
+
+
+def test_what_is_kept_until_it_may_be_read_is_counted(world: World, server: Server, raw: RawConnection) -> None:
+    """A client that waits for a Fetch sends much more behind it."""
+    topics = [{"topic": new_topic(raw), "partitions": [{"partition": 0, "partition_max_bytes": 1000}]}]
+    with RawConnection(server.bootstrap_servers, tls=world.context()) as client:
+        client.ask("fetch", 11, max_wait=60_000, min_bytes=1, max_bytes=1000, topics=topics)
+        until(lambda: server.call(lambda: server.broker.looks.awaited) == 1, "it to wait")
+        (held,) = (each for each in server.service.connections.each() if each.is_waiting)
+        assert server.call(lambda: held.kept_bytes) == 0
+        go_on = threading.Event()
+        held_up = threading.Thread(target=server.call, args=(lambda: go_on.wait(10) and None,))
+        held_up.start()  # so that what is sent meanwhile is read at once
+        client.socket.setblocking(False)
+        with contextlib.suppress(ssl.SSLWantWriteError):
+            for _ in range(20):
+                client.socket.sendall(framed("api_versions", 0, 1) * 1000)
+        go_on.set()
+        held_up.join()
+        until(lambda: server.call(lambda: held.kept_bytes) > HELD_BYTES + LEAST_RECEIVED_BYTES, "it to be counted")
+        assert server.call(lambda: held.kept_bytes) <= HELD_BYTES + LEAST_RECEIVED_BYTES + RECEIVE_BUFFER_BYTES
 
 
 def test_what_comes_in_very_small_records_takes_turns(

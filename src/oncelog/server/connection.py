@@ -25,7 +25,7 @@ from oncelog.server.eagerly import Pending
 from oncelog.server.endpoints import Endpoint
 from oncelog.server.handling import NoAnswer, drop_answer, handled, read_aside, refused, too_new
 from oncelog.server.outgoing import Outgoing
-from oncelog.server.principal import principal_of
+from oncelog.server.principal import KEPT_BYTES, principal_of
 from oncelog.server.produce import Producing
 from oncelog.server.produce_pattern import Pattern
 from oncelog.server.produce_transactions import Verification, VerifyFirst
@@ -157,7 +157,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def kept_bytes(self) -> int:
-        return self._receiver.kept_bytes
+        return self._receiver.kept_bytes + int(self._transport.get_extra_info(KEPT_BYTES, 0))
 
     @property
     def write_buffer_bytes(self) -> int:

@@ -1,11 +1,12 @@
-"""Who a connection's client is, as far as its transport knows."""
+"""What a connection's transport is asked: who its client is, and how much it keeps."""
 
 import asyncio
 from typing import Final
 
 from oncelog.server.access import ANONYMOUS
 
-PRINCIPAL: Final = "oncelog_principal"  # what a transport is asked for
+PRINCIPAL: Final = "oncelog_principal"
+KEPT_BYTES: Final = "oncelog_kept_bytes"  # by TLS, of what may not be read yet
 
 
 def principal_of(transport: asyncio.BaseTransport) -> str:
