@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -149,8 +150,8 @@ def read_keys(url: str, clock: Clock) -> Keys:
     except HTTPError as error:
         with error:
             raise Unreadable(f"it answers {error.code}") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise Unreadable(str(error)) from None
+    except (OSError, ValueError, RecursionError, HTTPException) as error:
+        raise Unreadable(str(error) or type(error).__name__) from None
 
 
 def keys_in(document: Any) -> Keys:
