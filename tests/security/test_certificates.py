@@ -45,15 +45,28 @@ def test_what_is_no_certificate_is_refused_and_nothing_else_happens(tmp_path: Pa
             raise AssertionError(f"seed {seed}") from error
 
 
+def field(tag: int, value: bytes) -> bytes:
+    return bytes([tag, 0x82]) + len(value).to_bytes(2, "big") + value
+
+
+def of_issuer(names: bytes) -> bytes:
+    return field(0x30, field(0x30, b"\x02\x01\x01" + b"\x30\x00" + field(0x30, names)))
+
+
+def common_name(value: bytes) -> bytes:
+    return field(0x31, field(0x30, bytes.fromhex("0603550403") + field(0x0C, value)))
+
+
 def test_a_name_has_a_bound() -> None:
-    attribute = bytes.fromhex("310b3009060355040313026161")
-    names = attribute * 70
-    length = len(names).to_bytes(2, "big")
-    issuer = b"\x30\x82" + length + names
-    inner = b"\x02\x01\x01" + b"\x30\x00" + issuer
-    body = b"\x30\x82" + len(inner).to_bytes(2, "big") + inner
-    with pytest.raises(BadCertificate, match="more than 64 parts"):
-        read_certificate(b"\x30\x82" + len(body).to_bytes(2, "big") + body)
+    """It is written in the loop's own time, letter by letter."""
+    for names, words in (
+        (common_name(b"aa") * 70, "more than 64 parts"),
+        (common_name(b",=" * 2048), "a name of 4,113 bytes"),
+    ):
+        with pytest.raises(BadCertificate, match=words):
+            read_certificate(of_issuer(names))
+    with pytest.raises(BadCertificate, match="too early"):  # the rest of it is missing
+        read_certificate(of_issuer(common_name(b",=" * 2000)))
 
 
 def test_a_certificate_has_a_bound() -> None:

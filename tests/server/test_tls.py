@@ -58,6 +58,20 @@ def gets_in(servers: str | int, context: ssl.SSLContext) -> bool:
         return False
 
 
+@pytest.mark.parametrize("count", [20, 200])
+def test_a_client_shows_so_many_certificates_at_the_most(
+    count: int, world: World, server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """OpenSSL looks through all of them, in one step, before anybody has proven who it is."""
+    chain = tmp_path / "chain.pem"
+    chain.write_text(Path(world.client.certificate).read_text() + Path(world.authority.certificate).read_text() * count)
+    context = ssl.create_default_context(cafile=world.authority.certificate)
+    context.load_cert_chain(chain, world.client.key)
+    assert gets_in(server.bootstrap_servers, context) is (count == 20)
+    if count > 20:
+        until(lambda: "bytes in its TLS handshake" in caplog.text, "it to be said")
+
+
 # Who gets in
 
 

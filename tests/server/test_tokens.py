@@ -260,12 +260,17 @@ def test_a_jwks_is_bounded(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> N
     [
         ({}, "jwks.endpoint.url does not say"),
         ({"sasl_oauthbearer_jwks_endpoint_url": "http://issuer.example/keys"}, "expected https://"),
+        (
+            {"sasl_oauthbearer_jwks_endpoint_url": "https://me:hunter2@issuer.example/keys"},
+            "leave name and password out",
+        ),
     ],
 )
 def test_what_could_never_work_stops_the_start(given: dict[str, Any], words: str) -> None:
     listeners: dict[str, Any] = {"listeners": ("SASL_PLAINTEXT://127.0.0.1:0",), "oncelog_sasl_without_tls": True}
-    with pytest.raises(SettingsError, match=words):
+    with pytest.raises(SettingsError, match=words) as refused:
         check_mechanisms(Settings(**listeners, sasl_enabled_mechanisms=("OAUTHBEARER",), **given))
+    assert "hunter2" not in str(refused.value)
     check_mechanisms(Settings(sasl_enabled_mechanisms=("OAUTHBEARER",), **given))  # no listener asks for it
 
 

@@ -13,6 +13,7 @@ from oncelog.security.distinguished_names import Attribute, rfc2253
 
 MOST_BYTES: Final = 64 * 1024
 MOST_ATTRIBUTES: Final = 64
+MOST_NAME_BYTES: Final = 4096  # a user's name has at most 1,024 characters, of four bytes each
 
 _SEQUENCE: Final = 0x30
 _SET: Final = 0x31
@@ -53,6 +54,8 @@ def read_certificate(der: bytes) -> Certificate:
 
 
 def _name(reader: "_Reader") -> str:
+    if len(reader.data) > MOST_NAME_BYTES:
+        raise BadCertificate(f"a name of {len(reader.data):,} bytes")
     parts: list[list[Attribute]] = []
     count = 0
     while not reader.is_over:

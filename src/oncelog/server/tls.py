@@ -1,5 +1,6 @@
 """TLS of one listener: the context of new connections, which follows its files, and whose a client's certificate is."""
 
+import hashlib
 import logging
 import os
 import ssl
@@ -54,7 +55,8 @@ class Tls:
 
     def user(self, der: bytes) -> str:
         """Of a certificate that OpenSSL has verified. Raises `Refused`."""
-        known = self._users.get(der)
+        digest = hashlib.sha256(der).digest()  # a certificate may be large
+        known = self._users.get(digest)
         if known is None:
             if len(self._users) >= KNOWN_NAMES:
                 self._users.clear()
@@ -62,7 +64,7 @@ class Tls:
                 known = self._mapping.user(read_certificate(der).subject)
             except (BadCertificate, NoRule) as why:
                 known = Refused(str(why))  # kept as well: to find that out may have taken its time
-            self._users[der] = known
+            self._users[digest] = known
         if isinstance(known, Refused):
             raise known
         return known

@@ -19,6 +19,7 @@ from oncelog.server.principal import KEPT_BYTES, PRINCIPAL
 from oncelog.server.tls import Refused, Tls
 
 PIECE_BYTES: Final = 16 * 1024  # encrypted at a time, one record of TLS; OpenSSL keeps as much of each connection
+MOST_HANDSHAKE_BYTES: Final = 40 * 1024  # of a client's: two hundred certificates took OpenSSL tens of milliseconds
 FED_BYTES: Final = 32 * 1024  # given to OpenSSL at a time; more than one record, so there must be something in it
 SMALL_BYTES: Final = 512  # decrypted at once, whoever else is there; a piece that is all new keys takes 18 ms
 MOST_AT_ONCE_BYTES: Final = 2 * 2**20  # encrypted in one step, which takes a millisecond or two
@@ -67,6 +68,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self.client_host = "?"
         self._principal: str | None = None
         self._encrypted = NOTHING  # of what has just arrived
+        self._handshake_bytes = 0
         self._kept = b""  # encrypted, of what arrived while nothing may be read
         self._backlog: deque[memoryview] = deque()  # to be encrypted
         self._backlog_bytes = 0
@@ -149,6 +151,10 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
             self._ssl = self._tls.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         kept, self._kept = self._kept, b""
+        self._handshake_bytes += len(kept)
+        if self._handshake_bytes > MOST_HANDSHAKE_BYTES:
+            self._fail(f"it sends more than {MOST_HANDSHAKE_BYTES:,} bytes in its TLS handshake")
+            return
         self._incoming.write(kept)
         try:
             self._ssl.do_handshake()

@@ -129,6 +129,10 @@ def check_possible(settings: Settings) -> None:
             "sasl.enabled.mechanisms has OAUTHBEARER, but sasl.oauthbearer.jwks.endpoint.url does not say where the "
             "keys are"
         )
+    if "@" in urlsplit(url).netloc:
+        raise SettingsError(
+            "sasl.oauthbearer.jwks.endpoint.url: leave name and password out of the address; nothing here sends them"
+        )
     if urlsplit(url).scheme not in ("https", "file"):
         raise SettingsError(
             f"sasl.oauthbearer.jwks.endpoint.url={url}: expected https://... or file:///...: who can change the keys "
