@@ -126,6 +126,11 @@ def test_a_wrong_name_and_a_wrong_password_are_told_alike(console: Console, user
         assert (status, told) == (401, {"error": "No user has this name and password."})
 
 
+@pytest.mark.parametrize(("user", "password"), [("\ud800", "x"), ("alice", "\ud800")])
+def test_what_is_no_text_is_nobodys(console: Console, user: str, password: str) -> None:
+    assert Visitor(console).sign_in(user, password)[0] == 400
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

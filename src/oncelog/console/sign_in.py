@@ -141,9 +141,17 @@ async def _name_and_password(request: Request) -> tuple[str, str]:
         user, password = given["user"], given["password"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Refused(400, NOT_JSON) from None
-    if not isinstance(user, str) or not isinstance(password, str) or not user or not password:
+    if not _is_text(user) or not _is_text(password):
         raise Refused(400, NOT_JSON)
     return user, password
+
+
+def _is_text(given: object) -> bool:
+    """JSON can hold halves of letters, of which nobody can make bytes."""
+    try:
+        return isinstance(given, str) and bool(given.encode())
+    except UnicodeError:
+        return False
 
 
 def _token(request: Request, cookie: str) -> str | None:
