@@ -3,6 +3,7 @@
 import base64
 import hmac
 import json
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -312,6 +313,18 @@ def test_a_token_proves_it_until_it_expires(at: Guarded, issuer: Issuer) -> None
         assert (answer.error_code, answer.auth_bytes) == (ErrorCode.none, b"")
         assert 95 < answer.session_lifetime.total_seconds() <= 100
         assert raw.call("metadata", 9, topics=[], allow_auto_topic_creation=False).brokers
+
+
+def test_a_token_does_not_wait_behind_guesses_of_passwords(at: Guarded, issuer: Issuer) -> None:
+    go_on = threading.Event()
+    guesses = [at.server.broker.proofs.threads.submit(go_on.wait, 30) for _ in range(3)]
+    try:
+        with at.connected() as raw:
+            shake_hands(raw, "OAUTHBEARER")
+            assert say(raw, first(issuer.token("one"))).error_code is ErrorCode.none
+    finally:
+        go_on.set()
+    assert all(each.result() for each in guesses)
 
 
 def test_a_token_that_does_not_count_is_refused_in_two_steps(at: Guarded, issuer: Issuer) -> None:

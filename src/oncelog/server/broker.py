@@ -77,7 +77,7 @@ class Broker:
         self.quotas = Quotas(settings, self.topics, self.metrics)
         self.users = KnownUsers(self.topics)
         self.aside, self.at_disk = Aside("aside"), Aside("disk")
-        self.proofs = Aside("proofs", is_yielding=True)
+        self.proofs, self.tokens = Aside("proofs", is_yielding=True), Aside("tokens", is_yielding=True)
         self.passwords = Passwords(self.users, self.proofs)
         self.failures = Failures(settings.oncelog_max_failed_authentications_per_minute)  # to prove it, by any way in
         self.leased_pids = leased_pids(cluster, self.clock, settings.oncelog_lease_lifetime_ms)
@@ -188,6 +188,7 @@ class Broker:
         self.aside.close()
         self.at_disk.close()
         self.proofs.close()
+        self.tokens.close()
         try:
             self.topics.close()
         finally:

@@ -35,7 +35,7 @@ class Guard:
     def _signed_tokens(self, listener: str) -> SignedTokens:
         if listener not in self._tokens:
             settings = self._broker.settings.of_listener(listener)
-            self._tokens[listener] = SignedTokens(settings, self._broker.clock, self._broker.proofs)
+            self._tokens[listener] = SignedTokens(settings, self._broker.clock, self._broker.tokens)
         return self._tokens[listener]
 
     def is_barred(self, host: str) -> bool:
