@@ -6,7 +6,6 @@ from collections.abc import Mapping
 import pytest
 
 from oncelog.security import documents
-from oncelog.security import users as users_module
 from oncelog.security.documents import Document, Kind
 from oncelog.security.scram import HASHES, MOST_STORED_ITERATIONS, Credential, credential_of, hash_bytes
 from oncelog.security.users import (
@@ -186,21 +185,17 @@ def test_a_secret_that_cannot_be_read_is_another_one_until_a_user_changes(unread
     assert not Users({}, SECRET).is_secret_unread
 
 
-def test_who_has_not_changed_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = document(
-        ann={"SCRAM-SHA-256": credential("SCRAM-SHA-256")}, bob={"SCRAM-SHA-256": credential("SCRAM-SHA-256")}
-    )
+def test_who_has_not_changed_is_not_read_again() -> None:
+    given = {name: {"SCRAM-SHA-256": credential("SCRAM-SHA-256")} for name in ("ann", "bob")}
+    kept = document(**given)
     before = Users(kept, OTHER)
     edited = Edited(documents.decode(Kind.USERS, documents.encode(Kind.USERS, kept)), OTHER)
     edited.put("bob", "SCRAM-SHA-256", credential("SCRAM-SHA-256", 5000))
-    read: list[object] = []
-    real = users_module._read_user
-
-    def watched(kept: object) -> users_module.User:
-        read.append(kept)
-        return real(kept)
-
-    monkeypatch.setattr(users_module, "_read_user", watched)
     after = Users(edited.document, OTHER, before)
-    assert read == [edited.document["bob"]]
-    assert (after.mechanisms("ann"), after.mechanisms("bob")) == ({"SCRAM-SHA-256": 4096}, {"SCRAM-SHA-256": 5000})
+
+    def credential_of_one(users: Users, name: str) -> Credential:
+        return users.find("SCRAM-SHA-256", name).credential
+
+    assert credential_of_one(after, "ann") is credential_of_one(before, "ann")
+    assert credential_of_one(Users(edited.document, OTHER), "ann") is not credential_of_one(before, "ann")
+    assert credential_of_one(after, "bob").iterations == 5000

@@ -2,6 +2,7 @@
 
 import logging
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -379,6 +380,28 @@ def test_strangers_send_small_frames_and_little_behind_them(at: Guarded) -> None
         token = framed("sasl_authenticate", 2, 3, auth_bytes=plain(ANN, "never shown before"))
         raw.socket.sendall(token + bytes(2 * most))
         assert_closed(raw)
+
+
+def test_a_guesser_that_hangs_up_takes_no_turn(at: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds a second do, and others would wait behind them."""
+    turns: list[object] = []
+    monkeypatch.setattr(at.server.broker.turns, "wait_first", turns.append)
+    go_on = threading.Event()
+    guesses = [at.server.broker.proofs.threads.submit(go_on.wait, 30) for _ in range(3)]
+
+    def waiting() -> list[bool]:
+        return [each.is_waiting for each in at.server.service.connections.each()]
+
+    try:
+        with at.connected() as raw:
+            shake_hands(raw, "PLAIN")
+            raw.ask("sasl_authenticate", 2, auth_bytes=plain(ANN, "a guess"))
+            until(lambda: True in at.server.call(waiting), "it to be looked at")
+        until(lambda: not at.server.call(waiting), "its end to be seen")
+        assert turns == []
+    finally:
+        go_on.set()
+    assert all(each.result() for each in guesses)
 
 
 def test_a_frame_as_large_as_allowed_comes_in_pieces(at: Guarded) -> None:

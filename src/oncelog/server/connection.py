@@ -116,17 +116,13 @@ class Connection(asyncio.BufferedProtocol):
         self.is_closing = True
         self._connections.remove(self)
         if self._waiting is not None:
-            waiting, self._waiting = self._waiting, None
-            self._cancel(waiting)
+            self._turns.wait_first(self._waiting.cancel)  # many may hang up at once, and each may have begun much
+            self._waiting = None
         if self._throttle is not None:
             self._throttle.free()
         self._commits.drop()
         self._receiver.drop()
         self._outgoing.drop()
-
-    def _cancel(self, waiting: asyncio.Future[Any]) -> None:
-        """Many may hang up at once, and each may have begun much."""
-        self._turns.wait_first(waiting.cancel)
 
     def eof_received(self) -> bool:
         return False

@@ -75,14 +75,10 @@ class GuardedConnection(Connection):
     def connection_lost(self, exc: Exception | None) -> None:
         self._guard.strangers.discard(self)
         self._forget_end()
+        if self._waiting is not None and self._gate.principal is None:
+            self._waiting.cancel()  # guessers hang up by the hundred, and have begun little: it takes no turn
+            self._waiting = None
         super().connection_lost(exc)
-
-    def _cancel(self, waiting: asyncio.Future[Any]) -> None:
-        """Guessers hang up by the hundred, and have begun little."""
-        if self._gate.principal is None:
-            waiting.cancel()
-        else:
-            super()._cancel(waiting)
 
     def turn_away(self, why: str) -> None:
         self._broker.metrics.strangers_closed += 1
