@@ -1,5 +1,6 @@
 """What is asked by one who has certain rights, request by request. Importing this fills the table of `rights.py`."""
 
+from datetime import timedelta
 from typing import Any
 
 from oncelog.security.operations import Operation, Resource
@@ -224,6 +225,25 @@ def describe_groups(c: RawConnection) -> object:
     return {
         each.group_id: (each.error_code.name, each.group_state, each.authorized_operations) for each in answer.groups
     }
+
+
+@about("consumer_group_heartbeat")
+def beat_of_the_newer_protocol(c: RawConnection) -> object:
+    """As a member that is not known, of what it may know of and of what not."""
+    values = {"member_id": "nobody", "member_epoch": 7, "rebalance_timeout": timedelta(seconds=1)}
+    found = []
+    for group in (GROUP, HIDDEN_GROUP):
+        for topic in TOPICS:
+            asked = values | {"group_id": group, "subscribed_topic_names": [topic], "topic_partitions": []}
+            found.append(c.call("consumer_group_heartbeat", 1, **asked).error_code.name)
+    return found
+
+
+@about("consumer_group_describe")
+def describe_groups_of_the_newer_protocol(c: RawConnection) -> object:
+    asked = {"group_ids": [GROUP, HIDDEN_GROUP], "include_authorized_operations": True}
+    answer = c.call("consumer_group_describe", 1, **asked)
+    return {each.group_id: (each.error_code.name, each.authorized_operations) for each in answer.groups}
 
 
 @about("list_groups")

@@ -52,6 +52,7 @@ VALUES = {
     "characters of an id of a group, member, instance or client, and of a protocol type": f"{MOST_ID_CHARACTERS:,}",
     "groups": f"{SETTINGS.oncelog_max_groups:,}",
     "members of a group, and ids handed out": f"{SETTINGS.group_max_size:,}",
+    "members of a group of KIP-848": f"{SETTINGS.group_consumer_max_size:,}",
     "what members of all groups say of themselves and are assigned": mib(coordinator.MEMBERS_BYTES),
     "offsets of all groups with their metadata": mib(store.OFFSETS_BYTES),
     "metadata of an offset": f"{SETTINGS.offset_metadata_max_bytes:,} characters",

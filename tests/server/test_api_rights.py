@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,13 @@ def questions(topic: str, group: str = GROUP) -> list[Asked]:
     commit_of_transaction = {"group_id": group, "generation_id": -1, "member_id": "", "topics": offset}
     commit = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "topics": offset}
     member = {"group_id": group, "member_id": "nobody", "generation_id": 1}
+    joining = {
+        "member_id": "a",
+        "member_epoch": 0,
+        "rebalance_timeout": timedelta(seconds=1),
+        "subscribed_topic_names": [topic],
+        "topic_partitions": [],
+    }
     quota = {"entity": [{"entity_type": "user", "entity_name": "anna"}], "ops": []}
     configs = [{"resource_type": 2, "resource_name": topic}, {"resource_type": 4, "resource_name": ""}]
     return [
@@ -104,6 +112,8 @@ def questions(topic: str, group: str = GROUP) -> list[Asked]:
         ("lease_pid", 0, {"topics": one}),
         ("resume_pid", 0, {"timeout": 0, "producers": [{"producer_id": 1, "generation": 1, "topics": one}]}),
         ("describe_leases", 0, {"topics": one}),
+        ("consumer_group_heartbeat", 1, {"group_id": f"{group}-848"} | joining),
+        ("consumer_group_describe", 1, {"group_ids": [f"{group}-848"], "include_authorized_operations": True}),
         ("delete_topics", 5, {"topic_names": [topic]}),
     ]
 
@@ -157,6 +167,8 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[tuple[Opera
         for group in (GROUP, OTHER_GROUP):
             committed = next(values for name, _, values in questions(THERE, group) if name == "offset_commit")
             admin.ask("offset_commit", 8, **committed)  # with every right, so that there is something to be seen
+            beat = next(values for name, _, values in questions(THERE, group) if name == "consumer_group_heartbeat")
+            admin.ask("consumer_group_heartbeat", 1, **beat)
         for name, version, values in questions(THERE):
             admin.rights = noting = Noting(**given)
             admin.ask(name, version, **values)

@@ -191,6 +191,7 @@ class ClusterTopics(Topics):
             self._apply_configs(topic)
         for index in range(len(topic.partitions), len(document.partitions)):
             topic.partitions.append(Partition(topic, index))
+            self.revision += 1
         return topic
 
     def open_here(self, partition: Partition, now: Now) -> None:

@@ -1,5 +1,7 @@
 """Groups of consumers: who is in them, and how far behind they are."""
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from oncelog.console import text
@@ -7,7 +9,9 @@ from oncelog.console.errors import not_found
 from oncelog.console.limits import MOST_MEMBERS, MOST_ROWS, MOST_SUMMED, exact, in_turns
 from oncelog.console.query import Query, page_of
 from oncelog.server.broker import Broker
-from oncelog.server.groups.group import Group
+from oncelog.server.groups.consumer.members import Member as ConsumerMember
+from oncelog.server.groups.member import Member
+from oncelog.server.groups.store import AnyGroup
 
 Place = tuple[str, int]  # topic and partition
 
@@ -39,7 +43,8 @@ async def group_view(broker: Broker, query: Query) -> dict[str, Any]:
     start = query.page_start(len(places))
     on_page = places[start : start + MOST_ROWS]
     lags = [_lag(broker, name, place) async for place in in_turns(broker.turns, on_page)]
-    members = list(group.members)
+    each_member: Iterator[Member | ConsumerMember] = iter(group.members)
+    members = list(islice(each_member, MOST_MEMBERS))
     return {
         **_row(group),
         "found": len(places),
@@ -54,12 +59,12 @@ async def group_view(broker: Broker, query: Query) -> dict[str, Any]:
                 "host": text.name(each.client_host),
                 "is_leader": each.member_id == group.leader,
             }
-            for each in members[:MOST_MEMBERS]
+            for each in members
         ],
     }
 
 
-def _row(group: Group) -> dict[str, Any]:
+def _row(group: AnyGroup) -> dict[str, Any]:
     return {
         "group": group.group_id,  # as it is, since the page asks by it; shown it is `name`
         "name": text.name(group.group_id),

@@ -168,6 +168,14 @@ NEEDS: Final[dict[str, tuple[Need, ...]]] = {
         _topic(Operation.DESCRIBE, "the others are left out"),
     ),
     "list_transactions": (_transactional_id(Operation.DESCRIBE, "the others are left out"),),
+    "consumer_group_heartbeat": (
+        _group(Operation.READ),
+        _topic(Operation.DESCRIBE, "of what it names, or all is refused; what it may not know no pattern finds"),
+    ),
+    "consumer_group_describe": (
+        _group(Operation.DESCRIBE),
+        _topic(Operation.DESCRIBE, "of all that members have or are to have, or the group is refused"),
+    ),
     "describe_topic_partitions": (_topic(Operation.DESCRIBE, "where all are asked for, the others are left out"),),
     "lease_pid": (_topic(Operation.WRITE),),
     "resume_pid": (_topic(Operation.WRITE),),

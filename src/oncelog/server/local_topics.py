@@ -130,6 +130,7 @@ class LocalTopics(Topics):
             finally:
                 if self._by_name.get(topic.name) is topic:
                     topic.partitions.extend(added)
+                    self.revision += 1
                     self._apply_configs(topic)
                 else:
                     _abandon(added)  # with its definition

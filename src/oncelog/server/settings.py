@@ -307,6 +307,24 @@ class Settings:
         0, "How long a new group waits for more members. Kafka's 3000 would make every test wait."
     )
     group_max_size: int = integer(10_000, "Members of one group; Kafka has no limit by default.", low=1)
+    group_consumer_session_timeout_ms: int = integer(
+        45_000, "How long a member of a group of KIP-848 may not be heard of.", low=1
+    )
+    group_consumer_heartbeat_interval_ms: int = integer(5_000, "How often such a member is to be heard of.", low=1)
+    group_consumer_max_size: int = integer(
+        5_000,
+        "Members of one group of KIP-848: what all are to have is stored as one batch. Kafka has no limit by default.",
+        low=1,
+    )
+    group_consumer_assignors: tuple[str, ...] = texts(
+        ("uniform", "range"), "How such a group shares partitions; the first where its members ask for none."
+    )
+    group_consumer_assignment_interval_ms: int = integer(
+        0, "How often such a group shares anew, at most. Kafka's 1000 would make every test wait.", low=0
+    )
+    group_coordinator_rebalance_protocols: tuple[str, ...] = texts(
+        ("classic", "consumer"), "The protocols of groups that are served."
+    )
     oncelog_max_groups: int = integer(
         100_000,
         "Groups of consumers, with members or only with offsets. One host may make a group as long as it has made "

@@ -62,6 +62,7 @@ class Topics(ABC):
         self._new_producers = new_producers
         self._folders = Folders(disk, settings.log_dir)
         self._removing = threading.Lock()
+        self.revision = 0  # another one whenever a topic came, went or grew
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._by_collision_key: dict[str, Topic] = {}
@@ -268,10 +269,12 @@ class Topics(ABC):
     def _register(self, topic: Topic) -> None:
         self._by_name[topic.name] = self._by_id[topic.id] = topic
         self._by_collision_key[topic_rules.collision_key(topic.name)] = topic
+        self.revision += 1
 
     def _withdraw(self, topic: Topic) -> None:
         del self._by_name[topic.name], self._by_id[topic.id]
         del self._by_collision_key[topic_rules.collision_key(topic.name)]
+        self.revision += 1
         for partition in topic.partitions:
             partition.is_deleted = True
             if partition.is_open:

@@ -15,6 +15,7 @@ from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups import coordinator, forgetting
 from oncelog.server.groups.coordinator import GroupCoordinator
+from oncelog.server.groups.group import Group
 from oncelog.server.groups.member import Member, Members
 from oncelog.server.groups.messages import (
     MEMBER_BYTES,
@@ -275,6 +276,7 @@ async def test_a_group_wakes_for_some_of_its_deadlines_and_looks_at_no_others(mo
         house.groups.join("g", request, house.clock.now())
     house.timers.advance(2)
     group = house.groups.groups["g"]
+    assert isinstance(group, Group)
     monkeypatch.setattr(Members, "__iter__", lambda members: pytest.fail("it looks at all members"))
     house.clock.advance(SESSION_MS - 1)
     group.tick(house.clock.now())

@@ -44,8 +44,8 @@ async def handle(request: Any, call: Call) -> Any:
         request.generation_id_or_member_epoch,
         call.now,
     )
-    if error is ErrorCode.group_id_not_found and call.version < GROUP_NOT_FOUND:
-        error = ErrorCode.illegal_generation
+    if call.version < GROUP_NOT_FOUND:
+        error = groups.consumer.in_older_words(request.group_id, error)
     if error is not ErrorCode.none:
         return await _answer(request, call, _fail(errors, error, ErrorCode.offset_metadata_too_large))
     if records is None:

@@ -54,7 +54,9 @@ async def handle(request: Any, call: Call) -> Any:
 
 async def _read(wanted: Any, call: Call, is_stable_only: bool) -> Read:
     groups = call.broker.groups
-    error, epoch = groups.check_name(wanted.group_id), groups.epoch_of(wanted.group_id)
+    member = getattr(wanted, "member_id", None), getattr(wanted, "member_epoch", -1)
+    error = groups.check_name(wanted.group_id) or groups.consumer.check_fetch(wanted.group_id, *member)
+    epoch = groups.epoch_of(wanted.group_id)
     if not call.rights.may(Operation.DESCRIBE, Resource.GROUP, wanted.group_id):
         error, epoch = ErrorCode.group_authorization_failed, None
     return Read(wanted, error, epoch, await _topics(wanted, error, call, is_stable_only), is_stable_only)

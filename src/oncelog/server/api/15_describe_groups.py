@@ -10,6 +10,7 @@ from oncelog.security.operations import Operation, Resource
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
+from oncelog.server.groups.consumer.group import ConsumerGroup
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.member import Member
 from oncelog.server.groups.state import State
@@ -34,6 +35,11 @@ async def _described(group_id: str, tells: bool, call: Call) -> Any:
         return _unknown(group_id, "", NOT_ASKED, ErrorCode.group_authorization_failed, None, call)
     if error is ErrorCode.none and group is None and call.version >= NOT_FOUND:
         error, message = ErrorCode.group_id_not_found, f"Group {group_id} not found."
+    if isinstance(group, ConsumerGroup):
+        message = f"Group {group_id} is not a classic group." if error is ErrorCode.none else None
+        if error is ErrorCode.none and call.version >= NOT_FOUND:
+            error = ErrorCode.group_id_not_found
+        return _unknown(group_id, State.DEAD.value, allowed, error, message, call)
     if group is None or error is not ErrorCode.none:
         return _unknown(group_id, State.DEAD.value, allowed, error, message, call)
     is_stable = group.state is State.STABLE

@@ -10,22 +10,26 @@ from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
+from oncelog.server.groups.consumer.group import ConsumerGroup
 from oncelog.server.groups.group import Group
 from oncelog.server.packing import packed_aside
 
-CLASSIC = "classic"
+CLASSIC, CONSUMER = "classic", "consumer"
 
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
     states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
     types = {each.strip().lower() for each in getattr(request, "types_filter", ())}
-    groups = () if types and CLASSIC not in types else call.broker.groups.listed()
+    groups = () if types and not types & {CLASSIC, CONSUMER} else call.broker.groups.listed()
     may = call.rights.may
     may_see_all = may(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
     is_loading = call.broker.groups.is_loading
 
-    def listed(group: Group) -> Any:
+    def listed(group: Group | ConsumerGroup) -> Any:
+        group_type = CONSUMER if isinstance(group, ConsumerGroup) else CLASSIC
+        if types and group_type not in types:
+            return None
         if states and group.state.value.lower() not in states:
             return None
         if not may_see_all and not may(Operation.DESCRIBE, Resource.GROUP, group.group_id):
@@ -35,7 +39,7 @@ async def handle(request: Any, call: Call) -> Any:
             group_id=group.group_id,
             protocol_type=group.protocol_type or "",
             group_state=group.state.value,
-            group_type=CLASSIC,
+            group_type=group_type,
         )
 
     return call.new(

@@ -1,7 +1,7 @@
 """ApiVersions, versions 0 to 4 (KIP-35, KIP-511 client names, KIP-584 features).
 
 `transaction.version` 2 is final: clients that know it leave the adding of partitions to brokers, and take a raised
-epoch from each end of a transaction (KIP-890).
+epoch from each end of a transaction (KIP-890). So is `group.version` 1: groups of KIP-848.
 
 A version that is too new is answered in version 0 with UNSUPPORTED_VERSION and this list, so that the client can
 choose again; `connection.py` sees to that.
@@ -16,7 +16,7 @@ from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 
 FEATURES, LEAST_ZERO = 3, 4
-TRANSACTIONS, TRANSACTION_VERSION = "transaction.version", 2
+FINAL = {"group.version": 1, "transaction.version": 2}
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -32,17 +32,14 @@ def handle(request: Any, call: Call) -> Any:
         "ApiVersionsResponse",
         error_code=error_code,
         api_keys=listed_apis(call),
-        supported_features=(
-            call.new("SupportedFeatureKey", name=TRANSACTIONS, min_version=least, max_version=TRANSACTION_VERSION),
+        supported_features=tuple(
+            call.new("SupportedFeatureKey", name=name, min_version=least, max_version=version)
+            for name, version in FINAL.items()
         ),
         finalized_features_epoch=0,
-        finalized_features=(
-            call.new(
-                "FinalizedFeatureKey",
-                name=TRANSACTIONS,
-                max_version_level=TRANSACTION_VERSION,
-                min_version_level=TRANSACTION_VERSION,
-            ),
+        finalized_features=tuple(
+            call.new("FinalizedFeatureKey", name=name, max_version_level=version, min_version_level=version)
+            for name, version in FINAL.items()
         ),
     )
 

@@ -15,15 +15,17 @@ from oncelog.log.steps import Pauses, Steps, at_once
 from oncelog.server.alarms import Alarms, CallLater, InTurns, TimerHandle
 from oncelog.server.coordinator_topic import KeyValue
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.groups.consumer.coordinator import ConsumerGroups
+from oncelog.server.groups.consumer.group import ConsumerGroup
 from oncelog.server.groups.forgetting import MINUTE_MS, REMOVED_AT_A_TIME, Forgetting
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.in_transactions import CommitsInTransactions
+from oncelog.server.groups.limits import consumer_limits_of, limits_of
 from oncelog.server.groups.messages import (
     MEMBER_BYTES,
     MOST_ID_CHARACTERS,
     Answer,
     Effect,
-    GroupLimits,
     JoinAnswer,
     JoinRequest,
     Leaving,
@@ -35,8 +37,7 @@ from oncelog.server.groups.messages import (
 from oncelog.server.groups.moves import GroupMemory
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
-from oncelog.server.groups.state import State
-from oncelog.server.groups.store import GroupStore, Settled
+from oncelog.server.groups.store import AnyGroup, GroupStore, Settled
 from oncelog.server.moves import Moves
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Partition, Topic, Topics
@@ -49,16 +50,6 @@ TOLD_AT_A_TIME = 100  # members: each answer wakes a connection
 
 T = TypeVar("T", JoinAnswer, SyncAnswer)
 Run = Callable[[Steps[Topic]], Awaitable[Topic]]  # where it need not be done at once
-
-
-def limits_of(settings: Settings) -> GroupLimits:
-    return GroupLimits(
-        min_session_timeout_ms=settings.group_min_session_timeout_ms,
-        max_session_timeout_ms=settings.group_max_session_timeout_ms,
-        initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
-        max_members=settings.group_max_size,
-        max_pending_members=settings.group_max_size,
-    )
 
 
 class GroupCoordinator:
@@ -78,7 +69,9 @@ class GroupCoordinator:
         self._clock = clock
         self._limits = limits_of(settings)
         self._store = GroupStore(settings, topics, request_flush, broker_count, self._take_what_is_led)
-        self._moves = Moves(GroupMemory(self._store, self._limits, clock, self._came, self._went))
+        self.consumer = ConsumerGroups(settings, topics, self._store, self._has_room, self._has_memory, self._came)
+        memory = GroupMemory(self._store, self._limits, consumer_limits_of(settings), clock, self._came, self._went)
+        self._moves = Moves(memory)
         self.in_transactions = CommitsInTransactions(self._store, self._new_group, self.check_name)
         self._forgetting = Forgetting(settings, topics, self._store, lambda: self._is_running)
         self._alarms = Alarms(call_later or _call_later, lambda: clock.now().monotonic_ms, self._ring, in_turns)
@@ -116,11 +109,11 @@ class GroupCoordinator:
             for partition in self._store.topic.led():
                 self._moves.elected(partition, partition.log.leader_epoch, at_once)
 
-    def _came(self, group: Group) -> None:
+    def _came(self, group: AnyGroup) -> None:
         self._count(group)
         self._alarms.set(group.group_id, group.wake_ms)
 
-    def _went(self, group: Group) -> None:
+    def _went(self, group: AnyGroup) -> None:
         """It is another broker's."""
         self._members_bytes -= self._counted_bytes.pop(group.group_id, 0)
         self._alarms.set(group.group_id, None)
@@ -156,7 +149,7 @@ class GroupCoordinator:
             future.exception()  # logged; those who store something hear of it
 
     @property
-    def groups(self) -> dict[str, Group]:
+    def groups(self) -> dict[str, AnyGroup]:
         return self._store.groups
 
     def partition_of(self, group_id: str) -> Partition | None:
@@ -168,7 +161,7 @@ class GroupCoordinator:
         """Whether there are groups here, or may be, that are not among `groups`."""
         return bool(self._store.topic.loading)
 
-    def listed(self) -> tuple[Group, ...]:
+    def listed(self) -> tuple[AnyGroup, ...]:
         return self._store.listed()
 
     # Membership
@@ -182,11 +175,14 @@ class GroupCoordinator:
         if error is ErrorCode.none and request.protocols_bytes > self.settings.message_max_bytes:
             # Its group could never be stored. Kafka finds that out only when it tries to, and knows no better word.
             error = ErrorCode.invalid_request
-        if error is ErrorCode.none and self._members_bytes + MEMBER_BYTES + request.protocols_bytes > MEMBERS_BYTES:
+        if error is ErrorCode.none and not self._has_memory(MEMBER_BYTES + request.protocols_bytes):
             error = ErrorCode.coordinator_not_available
         if error is not ErrorCode.none:
             return JoinAnswer(error=error, member_id=request.member_id)
-        group = self.groups.get(group_id)
+        try:
+            group = self._classic(group_id, now)
+        except KafkaError as refusal:
+            return JoinAnswer(error=refusal.code, member_id=request.member_id)
         if group is None:
             if request.member_id:
                 return JoinAnswer(error=ErrorCode.unknown_member_id, member_id=request.member_id)
@@ -199,7 +195,7 @@ class GroupCoordinator:
 
     def sync(self, group_id: str, request: SyncRequest, now: Now) -> SyncAnswer | asyncio.Future[SyncAnswer]:
         error = self.check_group_id(group_id)
-        group = self.groups.get(group_id)
+        group = self._classic_or_none(group_id)
         if error is ErrorCode.coordinator_load_in_progress:
             error = ErrorCode.rebalance_in_progress  # clients do not expect the other, and join again
         if error is ErrorCode.none and group is None:
@@ -216,7 +212,7 @@ class GroupCoordinator:
             return ErrorCode.none  # clients take the other for fatal; its session begins when the group is here
         if error is not ErrorCode.none:
             return error
-        group = self.groups.get(group_id)
+        group = self._classic_or_none(group_id)
         if group is None:
             return ErrorCode.unknown_member_id
         return group.heartbeat(member_id, instance_id, generation, now)
@@ -228,6 +224,8 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.none, [Left(leaving, ErrorCode.unknown_member_id) for leaving in leavings]
+        if isinstance(group, ConsumerGroup):
+            return self.consumer.leave(group, leavings, now)
         left, effects = group.leave(leavings, now)
         self._carry_out(group, effects, now)
         return ErrorCode.none, left
@@ -315,7 +313,7 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.group_id_not_found
-        if group.state is not State.EMPTY:
+        if not group.is_empty:
             return ErrorCode.non_empty_group
         try:
             with self._store.taking_away(group_id):
@@ -344,10 +342,10 @@ class GroupCoordinator:
     def _is_session_timeout_allowed(self, timeout_ms: int) -> bool:
         return self._limits.min_session_timeout_ms <= timeout_ms <= self._limits.max_session_timeout_ms
 
-    def _is_here(self, group: Group) -> bool:
+    def _is_here(self, group: AnyGroup) -> bool:
         return self.groups.get(group.group_id) is group and self._store.topic.is_here(group.group_id)
 
-    def _count(self, group: Group) -> None:
+    def _count(self, group: AnyGroup) -> None:
         size_bytes = group.held_bytes
         if size_bytes:
             self._members_bytes += size_bytes - self._counted_bytes.get(group.group_id, 0)
@@ -355,10 +353,35 @@ class GroupCoordinator:
         else:
             self._members_bytes -= self._counted_bytes.pop(group.group_id, 0)
 
+    def _classic_or_none(self, group_id: str) -> Group | None:
+        group = self.groups.get(group_id)
+        return group if isinstance(group, Group) else None
+
+    def _classic(self, group_id: str, now: Now) -> Group | None:
+        """For a member of the classic protocol. Raises KafkaError."""
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return group
+        if not group.is_empty:
+            raise KafkaError(ErrorCode.inconsistent_group_protocol)
+        fresh = Group(group_id, self._limits, now, group.made_by)
+        self.consumer.make_classic(group, fresh, now)
+        return fresh
+
     def _new_group(self, group_id: str, client_host: str, now: Now) -> Group | None:
-        """None where there is no room for it. The client is told each time, the log at most once a minute."""
+        if not self._has_room(group_id, client_host, now):
+            return None
+        group = Group(group_id, self._limits, now, client_host)
+        self._store.add(group)
+        return group
+
+    def _has_memory(self, more_bytes: int) -> bool:
+        return self._members_bytes + more_bytes <= MEMBERS_BYTES
+
+    def _has_room(self, group_id: str, client_host: str, now: Now) -> bool:
+        """The client is told each time, the log at most once a minute."""
         if self._store.has_room(client_host):
-            return self._store.make(group_id, self._limits, client_host, now)
+            return True
         if now.monotonic_ms - self._said_full_ms >= MINUTE_MS:
             self._said_full_ms = now.monotonic_ms
             logger.warning(
@@ -369,7 +392,7 @@ class GroupCoordinator:
                 len(self.groups),
                 self.settings.oncelog_max_groups,
             )
-        return None
+        return False
 
     def _now_or_later(self, group: Group, waiter: asyncio.Future[T]) -> T | asyncio.Future[T]:
         if waiter.done():
@@ -440,8 +463,12 @@ class GroupCoordinator:
             self._alarms.set(HOUSEKEEPING, now.monotonic_ms + self.settings.offsets_retention_check_interval_ms)
             self._in_turns(self._forgetting.keep_house(now))
             return
-        group = self.groups.get(name)
-        if group is not None and self._is_here(group):
+        group = None if name is None else self.groups.get(name)
+        if group is None or not self._is_here(group):
+            return
+        if isinstance(group, ConsumerGroup):
+            self.consumer.tick(group, now)
+        else:
             self._carry_out(group, group.tick(now), now)
             self._store.forget_if_void(group)
 

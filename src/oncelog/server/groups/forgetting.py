@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from oncelog.clock import Now
 from oncelog.log.steps import Pauses
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.groups.group import Group
 from oncelog.server.groups.offsets import TopicPartition, expired
 from oncelog.server.groups.records import CommittedOffset
-from oncelog.server.groups.state import State
-from oncelog.server.groups.store import GroupStore
+from oncelog.server.groups.store import AnyGroup, GroupStore
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Topics
 
@@ -64,7 +62,7 @@ class Forgetting:
 
     # Below
 
-    def _keep_group(self, group: Group, now: Now) -> Pauses:
+    def _keep_group(self, group: AnyGroup, now: Now) -> Pauses:
         group_id, store = group.group_id, self._store
         retention_ms = self._settings.offsets_retention_minutes * MINUTE_MS
 
@@ -79,7 +77,7 @@ class Forgetting:
                 return
             store.remove_offsets(group_id, expired(group, store.offsets, places, retention_ms, now.wall_ms), now)
             yield
-        is_void = group.state is State.EMPTY and not store.offsets.has_any(group_id) and not group.has_pending_ids
+        is_void = group.is_empty and not store.offsets.has_any(group_id) and not group.has_pending_ids
         if is_void and is_there():
             store.remove_group(group_id, now)
 

@@ -99,6 +99,16 @@ class Group:
         return pending + (self.members.held_bytes + self._assigned_bytes if self.members else 0)
 
     @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    @property
+    def tells_topics(self) -> bool:
+        """Whether what is not among its topics is not read by its members."""
+        is_known = self.protocol_type == CONSUMER_PROTOCOL and self.topics is not None
+        return self.state is State.STABLE and is_known
+
+    @property
     def has_pending_ids(self) -> bool:
         return bool(self._deadlines.ids_ms)
 

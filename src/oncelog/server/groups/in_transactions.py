@@ -5,13 +5,12 @@ from collections.abc import Callable, Mapping
 from oncelog.clock import Now
 from oncelog.server.coordinator_topic import InTransaction
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.groups.group import Group
 from oncelog.server.groups.offsets import ENTRY_BYTES, TopicPartition
 from oncelog.server.groups.records import CommittedOffset
-from oncelog.server.groups.store import GroupStore, Settled
+from oncelog.server.groups.store import AnyGroup, GroupStore, Settled
 from oncelog.server.topics import Partition
 
-NewGroup = Callable[[str, str, Now], Group | None]
+NewGroup = Callable[[str, str, Now], AnyGroup | None]
 
 
 class CommitsInTransactions:
@@ -50,6 +49,8 @@ class CommitsInTransactions:
             return ErrorCode.none if generation < 0 else ErrorCode.illegal_generation
         is_anybody = generation < 0 and not member_id and instance_id is None
         error = ErrorCode.none if is_anybody else group.check_commit(member_id, instance_id, generation, now)
+        if error is ErrorCode.stale_member_epoch:
+            return ErrorCode.illegal_generation  # producers know no other word
         return ErrorCode.none if error is ErrorCode.rebalance_in_progress else error
 
     def end(self, partition: Partition, pid: int, *, is_commit: bool) -> None:

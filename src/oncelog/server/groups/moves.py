@@ -7,11 +7,14 @@ from oncelog.clock import Clock
 from oncelog.log.steps import Pauses
 from oncelog.server.coordinator_topic import BadRecord
 from oncelog.server.groups import records
+from oncelog.server.groups.consumer import records as consumer_records
+from oncelog.server.groups.consumer.group import ConsumerGroup
+from oncelog.server.groups.consumer.values import ConsumerLimits
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.messages import GroupLimits, StoredGroup
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset, GroupKey, OffsetKey
-from oncelog.server.groups.store import GroupStore
+from oncelog.server.groups.store import AnyGroup, GroupStore
 from oncelog.server.moves import READ_AT_A_TIME, IsOn, Records
 from oncelog.server.topics import Partition
 
@@ -23,13 +26,15 @@ class GroupMemory:
         self,
         store: GroupStore,
         limits: GroupLimits,
+        consumer_limits: ConsumerLimits,
         clock: Clock,
-        came: Callable[[Group], None],
-        went: Callable[[Group], None],
+        came: Callable[[AnyGroup], None],
+        went: Callable[[AnyGroup], None],
     ) -> None:
         self.topic = store.topic
         self.store = store
         self.limits = limits
+        self.consumer_limits = consumer_limits
         self.clock = clock
         self.came = came
         self._went = went
@@ -59,6 +64,7 @@ class FoundGroups:
         self._store = memory.store
         self._partition = partition
         self._groups: dict[str, StoredGroup] = {}
+        self._consumer_groups: dict[str, ConsumerGroup] = {}
         self._committers: dict[str, None] = {}
 
     def note(self, key: bytes, offset: int, value: bytes | None) -> None:
@@ -74,6 +80,17 @@ class FoundGroups:
             else:
                 self._store.offsets.put(*found, records.decode_offset(value)._replace(end_offset=offset + 1))
                 self._committers[found.group] = None
+        else:
+            self._note_change(key, value)
+
+    def _note_change(self, data: bytes, value: bytes | None) -> None:
+        key = consumer_records.decode_key(data)
+        if key is None:
+            return
+        group = self._consumer_groups.get(key.group)
+        if group is None:
+            group = self._consumer_groups[key.group] = ConsumerGroup(key.group, self._memory.consumer_limits)
+        group.members.apply(consumer_records.decode(key, value))
 
     def note_open(self, pid: int, open_records: Records) -> None:
         pending: dict[str, dict[TopicPartition, CommittedOffset]] = {}
@@ -94,9 +111,15 @@ class FoundGroups:
         """The members have one session timeout, from now on, to be heard of."""
         memory, store = self._memory, self._store
         now, limits = memory.clock.now(), memory.limits
-        groups: dict[str, Group] = {}
+        groups: dict[str, AnyGroup] = {}
         for count, (group_id, stored) in enumerate(self._groups.items(), 1):
             groups[group_id] = Group.restore(group_id, stored, limits, now)
+            if count % GROUPS_AT_A_TIME == 0:
+                yield
+        for count, consumer_group in enumerate(self._consumer_groups.values(), 1):
+            if not consumer_group.has_nothing:
+                consumer_group.restored(now)
+                groups[consumer_group.group_id] = consumer_group
             if count % GROUPS_AT_A_TIME == 0:
                 yield
         for count, group_id in enumerate(self._committers, 1):
@@ -110,7 +133,7 @@ class FoundGroups:
         store.topic.loading.discard(self._partition.index)
         yield from self._noting(groups.values(), is_on)
 
-    def _noting(self, groups: Iterable[Group], is_on: IsOn) -> Pauses:
+    def _noting(self, groups: Iterable[AnyGroup], is_on: IsOn) -> Pauses:
         for count, group in enumerate(groups, 1):
             if self._store.groups.get(group.group_id) is group:
                 self._memory.came(group)

@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from oncelog.server.groups.consumer.group import ConsumerGroup
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.records import CommittedOffset
-from oncelog.server.groups.state import State
-from oncelog.server.groups.subscription import CONSUMER_PROTOCOL
 
 NO_OFFSET = -1
 ENTRY_BYTES = 320  # what one offset takes in memory beside its text, about
@@ -94,7 +93,7 @@ def _size_bytes(committed: CommittedOffset | None) -> int:
 
 
 def expired(
-    group: Group, offsets: Offsets, among: Iterable[TopicPartition], retention_ms: int, wall_ms: int
+    group: Group | ConsumerGroup, offsets: Offsets, among: Iterable[TopicPartition], retention_ms: int, wall_ms: int
 ) -> list[TopicPartition]:
     """What `offsets.retention.minutes` takes from this group (KIP-211), of what it has committed there.
 
@@ -102,9 +101,8 @@ def expired(
     themselves, and of topics that a stable group is no longer subscribed to, from when they were committed. Where
     both times are known the later counts, so that what an administrator sets on an idle group has its full time.
     """
-    has_members = group.state is not State.EMPTY
-    knows_topics = group.protocol_type == CONSUMER_PROTOCOL and group.topics is not None
-    if has_members and not (group.state is State.STABLE and knows_topics):
+    has_members = not group.is_empty
+    if has_members and not group.tells_topics:
         return []
     idle_since_ms = 0 if has_members or group.is_simple else group.state_since_wall_ms
     found = []

@@ -42,6 +42,7 @@ class CommittedOffset(NamedTuple):
     end_offset: int = -1  # of its record in the log, about; not stored in it
 
 
+_int8 = struct.Struct(">b")
 _int16 = struct.Struct(">h")
 _int32 = struct.Struct(">i")
 _three_int32 = struct.Struct(">iii")
@@ -126,16 +127,19 @@ def encode_group(value: StoredGroup) -> bytes:
     return b"".join(parts)
 
 
-class _Reader:
-    def __init__(self, data: bytes) -> None:
+class Reader:
+    def __init__(self, data: bytes, *, is_flexible: bool = False) -> None:
         self._data = data
         self._at = 0
-        self._flexible = False
+        self._flexible = is_flexible
 
     def version(self, flexible_from: int) -> int:
         version = self._number(_int16)
         self._flexible = version >= flexible_from
         return version
+
+    def int8(self) -> int:
+        return self._number(_int8)
 
     def int32(self) -> int:
         return self._number(_int32)
@@ -148,22 +152,27 @@ class _Reader:
 
     def string(self) -> str | None:
         size_bytes = self._uvarint() - 1 if self._flexible else self._number(_int16)
-        return None if size_bytes < 0 else self._take(size_bytes).decode()
+        return None if size_bytes < 0 else self.take(size_bytes).decode()
 
     def text(self) -> str:
         return self.string() or ""
 
     def data(self) -> bytes:
-        return self._take(max(self.count(), 0))
+        return self.take(max(self.count(), 0))
 
     def end_of_struct(self) -> None:
         """Tagged fields may be added to the flexible versions without a new one (KIP-915): they are skipped."""
+        self.tagged()
+
+    def tagged(self) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
         if self._flexible:
             for _ in range(self._uvarint()):
-                self._uvarint()
-                self._take(self._uvarint())
+                tag = self._uvarint()
+                found[tag] = self.take(self._uvarint())
+        return found
 
-    def _take(self, size_bytes: int) -> bytes:
+    def take(self, size_bytes: int) -> bytes:
         end = self._at + size_bytes
         if size_bytes < 0 or end > len(self._data):
             raise BadRecord("a field is longer than its record")
@@ -182,7 +191,7 @@ class _Reader:
     def _uvarint(self) -> int:
         value = shift = 0
         while True:
-            byte = self._take(1)[0]
+            byte = self.take(1)[0]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
@@ -193,7 +202,7 @@ class _Reader:
 
 def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
     """None for a kind of record that is not kept here."""
-    reader = _Reader(data)
+    reader = Reader(data)
     version = reader.version(flexible_from=2**15)
     if version in OFFSET_KEYS:
         return OffsetKey(reader.text(), reader.text(), reader.int32())
@@ -203,7 +212,7 @@ def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
 
 
 def decode_offset(data: bytes) -> CommittedOffset:
-    reader = _Reader(data)
+    reader = Reader(data)
     version = reader.version(flexible_from=4)
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else NO_EPOCH
@@ -215,7 +224,7 @@ def decode_offset(data: bytes) -> CommittedOffset:
 
 
 def decode_group(data: bytes) -> StoredGroup:
-    reader = _Reader(data)
+    reader = Reader(data)
     version = reader.version(flexible_from=4)
     protocol_type, generation = reader.text(), reader.int32()
     protocol_name, leader = reader.string(), reader.string()
@@ -232,7 +241,7 @@ def decode_group(data: bytes) -> StoredGroup:
     )
 
 
-def _member(reader: _Reader, version: int) -> StoredMember:
+def _member(reader: Reader, version: int) -> StoredMember:
     member_id = reader.text()
     instance_id = reader.string() if version >= 3 else None
     client_id, client_host = reader.text(), reader.text()

@@ -11,12 +11,13 @@ from oncelog.log.steps import Pauses
 from oncelog.server.coordinator_topic import CoordinatorTopic, InTransaction, KeyValue, Kind
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups import records
+from oncelog.server.groups.consumer.group import ConsumerGroup
+from oncelog.server.groups.consumer.records import encode
 from oncelog.server.groups.group import Group
-from oncelog.server.groups.messages import GroupLimits, StoredGroup
+from oncelog.server.groups.messages import StoredGroup
 from oncelog.server.groups.offsets import Offsets, TopicPartition
 from oncelog.server.groups.pending import PendingOffsets
 from oncelog.server.groups.records import CommittedOffset
-from oncelog.server.groups.state import State
 from oncelog.server.names import OFFSETS_TOPIC
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Partition, Topics
@@ -24,6 +25,7 @@ from oncelog.server.topics import Partition, Topics
 TOMBSTONES_A_BATCH = 5_000  # many records are taken away in batches well below max.message.bytes
 
 Settled = ErrorCode | asyncio.Future[ErrorCode]
+AnyGroup = Group | ConsumerGroup
 
 
 OFFSETS_BYTES = 512 * 2**20  # what all groups have committed, with its metadata
@@ -38,8 +40,8 @@ class GroupStore:
         broker_count: Callable[[], int],
         made: Callable[[], None],
     ) -> None:
-        self.groups: dict[str, Group] = {}
-        self._listed: tuple[Group, ...] | None = None
+        self.groups: dict[str, AnyGroup] = {}
+        self._listed: tuple[AnyGroup, ...] | None = None
         self.offsets = Offsets()
         self.pending = PendingOffsets()
         self._settings = settings
@@ -57,7 +59,7 @@ class GroupStore:
 
     # What moves here with its partition, and away
 
-    def serve(self, partition: Partition, epoch: int, groups: Mapping[str, Group]) -> None:
+    def serve(self, partition: Partition, epoch: int, groups: Mapping[str, AnyGroup]) -> None:
         self.groups.update(groups)
         self._listed = None
         self.topic.served[partition.index] = epoch
@@ -72,6 +74,9 @@ class GroupStore:
     def put_group(self, group_id: str, group: StoredGroup, now: Now) -> Settled:
         self.topic.check_size(group_id, group.said_bytes)
         return self._append(group_id, [(records.encode_group_key(group_id), records.encode_group(group))], now)
+
+    def put_records(self, group_id: str, key_values: Collection[KeyValue], now: Now) -> Settled:
+        return self._append(group_id, key_values, now)
 
     def put_offsets(
         self,
@@ -124,9 +129,16 @@ class GroupStore:
     def remove_group(self, group_id: str, now: Now) -> Settled:
         """Its offsets first: a crash in between leaves a group without offsets, never offsets of a deleted group."""
         self.remove_offsets(group_id, [place for place, _ in self.offsets.of_group(group_id)], now)
-        settled = self._append(group_id, [(records.encode_group_key(group_id), None)], now)
+        group = self.groups.get(group_id)
+        settled = ErrorCode.none if group is None else self._append(group_id, self.tombstones(group), now)
         self.forget(group_id)
         return settled
+
+    def tombstones(self, group: AnyGroup) -> list[KeyValue]:
+        """What takes its own records out of the log."""
+        if isinstance(group, ConsumerGroup):
+            return [encode(group.group_id, each) for each in group.tombstones()]
+        return [(records.encode_group_key(group.group_id), None)]
 
     def settled(self, group_id: str) -> Settled:
         """Whether everything that is remembered of this group would survive a crash."""
@@ -173,14 +185,14 @@ class GroupStore:
         """For so much more of offsets, those of open transactions included."""
         return growth_bytes <= 0 or self.offsets.held_bytes + self.pending.held_bytes + growth_bytes <= OFFSETS_BYTES
 
-    def forget_if_void(self, group: Group) -> None:
+    def forget_if_void(self, group: AnyGroup) -> None:
         """A group without any member in the end leaves nothing behind."""
-        is_void = group.state is State.EMPTY and group.is_simple and not group.has_pending_ids
+        is_void = group.is_empty and group.is_simple and not group.has_pending_ids
         is_current = self.groups.get(group.group_id) is group
         if is_void and is_current and not self.has_offsets(group.group_id):
             self.forget(group.group_id)
 
-    def listed(self) -> tuple[Group, ...]:
+    def listed(self) -> tuple[AnyGroup, ...]:
         """All groups, as they are now. One list for many who ask: each would take memory, and the garbage collector's
         time."""
         if self._listed is None:
@@ -194,11 +206,14 @@ class GroupStore:
         the others find room whatever one of them does."""
         return self._made_by[client_host] < self._settings.oncelog_max_groups - len(self.groups)
 
-    def make(self, group_id: str, limits: GroupLimits, client_host: str, now: Now) -> Group:
-        group = self.groups[group_id] = Group(group_id, limits, now, client_host)
+    def add(self, group: AnyGroup) -> None:
+        self.replace(group)
+        self._made_by[group.made_by] += 1
+
+    def replace(self, group: AnyGroup) -> None:
+        """The one of its name, by one of another protocol."""
+        self.groups[group.group_id] = group
         self._listed = None
-        self._made_by[client_host] += 1
-        return group
 
     def forget(self, group_id: str) -> None:
         """Here alone; the log keeps it."""

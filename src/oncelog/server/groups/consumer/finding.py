@@ -1,0 +1,79 @@
+"""Which topics the patterns of members find: what takes long is found by a thread, before the heartbeat needs it."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from oncelog.security.patterns import REQUESTS_BYTES, BadPattern, compiled
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.groups.consumer.topics import KnownTopic
+from oncelog.server.topics import Topics
+
+MayKnow = Callable[[str], bool]  # of a topic, by its name
+FEW_TOPICS = 100  # 20 ms for the worst pattern and the longest names
+KEPT = 32  # patterns: all members of a group have the same, mostly
+
+
+class Found(NamedTuple):
+    revision: int  # of the topics
+    names: frozenset[str]
+
+
+class Finding:
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._kept: OrderedDict[str, Found] = OrderedDict()
+
+    def work(self, pattern: str | None) -> Callable[[], Found] | None:
+        """For a thread; what it finds is to be `keep`t. None where there is nothing to wait for. Raises KafkaError."""
+        topics = self._topics.all()
+        kept = None if pattern is None else self._kept.get(pattern)
+        is_known = kept is not None and kept.revision == self._topics.revision
+        if pattern is None or is_known or len(topics) <= FEW_TOPICS:
+            return None
+        finds, names, revision = _compiled(pattern).fullmatch, [each.name for each in topics], self._topics.revision
+        return lambda: Found(revision, frozenset(filter(finds, names)))
+
+    def keep(self, pattern: str, found: Found) -> None:
+        self._kept[pattern] = found
+        self._kept.move_to_end(pattern)
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+
+    def names(self, pattern: str) -> frozenset[str]:
+        kept = self._kept.get(pattern)
+        if kept is not None and kept.revision == self._topics.revision:
+            return kept.names
+        finds = _compiled(pattern).fullmatch
+        return frozenset(each.name for each in self._topics.all() if finds(each.name))
+
+
+class SeenTopics(NamedTuple):
+    """As a member of a group sees them."""
+
+    topics: Topics
+    finding: Finding
+    may_know: MayKnow
+
+    @property
+    def revision(self) -> int:
+        return self.topics.revision
+
+    def get(self, name: str) -> KnownTopic | None:
+        topic = self.topics.get(name)
+        return None if topic is None else KnownTopic(topic.id.bytes, name, len(topic.partitions))
+
+    def matching(self, pattern: str) -> frozenset[str]:
+        return frozenset(filter(self.may_know, self.finding.names(pattern)))
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> Any:
+    try:
+        return compiled(pattern, REQUESTS_BYTES)
+    except BadPattern as error:
+        raise KafkaError(
+            ErrorCode.invalid_regular_expression,
+            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}.",
+        ) from None

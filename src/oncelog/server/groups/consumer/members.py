@@ -1,0 +1,209 @@
+"""What a group of KIP-848 keeps: who its members are, where each stands and what each is to have.
+
+It changes by `Change`s alone, in the order in which they are stored. Those of one request are taken back together where
+they could not be stored.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from oncelog.server.groups.consumer.values import (
+    NAME_BYTES,
+    NEW,
+    NOWHERE,
+    Change,
+    Current,
+    GroupEpoch,
+    MemberCurrent,
+    MemberSaid,
+    MemberState,
+    Pattern,
+    Place,
+    Places,
+    Resolved,
+    Said,
+    Target,
+    TargetEpoch,
+)
+from oncelog.server.groups.messages import MEMBER_BYTES
+
+PLACE_BYTES = 200  # of memory, with what it is to have and what it has
+
+
+class Member(NamedTuple):
+    """As others look at it."""
+
+    member_id: str
+    said: Said
+    current: Current
+
+    @property
+    def instance_id(self) -> str | None:
+        return self.said.instance_id
+
+    @property
+    def client_id(self) -> str:
+        return self.said.client_id
+
+    @property
+    def client_host(self) -> str:
+        return self.said.client_host
+
+
+class Members:
+    def __init__(self) -> None:
+        self.said: dict[str, Said] = {}  # in the order in which they came
+        self.current: dict[str, Current] = {}
+        self.target: dict[str, Places] = {}
+        self.patterns: dict[str, Resolved] = {}
+        self.epoch = 0
+        self.topics_hash = 0
+        self.target_epoch = 0
+        self.target_wall_ms = 0
+        self.instances: dict[str, str] = {}
+        self.held_bytes = 0  # about
+        self._owners: dict[Place, str] = {}
+        self._names: Counter[str] = Counter()  # topics, by how many members name them
+        self._patterns: Counter[str] = Counter()
+        self._assignors: Counter[str] = Counter()
+        self._undo: list[Change] = []
+        self._done: list[Change] = []
+
+    def __len__(self) -> int:
+        return len(self.said)
+
+    def __iter__(self) -> Iterator[Member]:
+        return (Member(member_id, said, self.current_of(member_id)) for member_id, said in list(self.said.items()))
+
+    # What is asked
+
+    def current_of(self, member_id: str) -> Current:
+        return self.current.get(member_id, NEW)
+
+    def target_of(self, member_id: str) -> Places:
+        return self.target.get(member_id, NOWHERE)
+
+    def owner(self, place: Place) -> str | None:
+        return self._owners.get(place)
+
+    def uses(self, pattern: str) -> bool:
+        return pattern in self._patterns
+
+    def topics_of(self, said: Said) -> frozenset[str]:
+        resolved = None if said.pattern is None else self.patterns.get(said.pattern)
+        return frozenset(said.topics) if resolved is None else resolved.topics.union(said.topics)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return frozenset(self._names).union(*(each.topics for each in self.patterns.values()))
+
+    @property
+    def assignor(self) -> str | None:
+        """What most members ask for that ask for one."""
+        return max(sorted(self._assignors), key=self._assignors.__getitem__, default=None)
+
+    @property
+    def is_reconciled(self) -> bool:
+        epoch, stable = self.target_epoch, MemberState.STABLE
+        return all(self.current_of(each).epoch == epoch and self.current_of(each).state is stable for each in self.said)
+
+    # Changing
+
+    def do(self, change: Change) -> None:
+        self._undo.append(self._former(change))
+        self._done.append(change)
+        self.apply(change)
+
+    def take(self) -> list[Change]:
+        """What was done since the last time, in its order. `take_back` is possible until more is done."""
+        done, self._done = self._done, []
+        return done
+
+    def stored(self) -> None:
+        self._undo.clear()
+
+    def take_back(self) -> None:
+        self._done.clear()
+        while self._undo:
+            self.apply(self._undo.pop())
+
+    def apply(self, change: Change) -> None:
+        if isinstance(change, MemberCurrent):
+            self._put_current(*change)
+        elif isinstance(change, Target):
+            self._put_target(*change)
+        elif isinstance(change, MemberSaid):
+            self._put_said(*change)
+        elif isinstance(change, GroupEpoch):
+            self.epoch, self.topics_hash = change.epoch or 0, change.topics_hash
+        elif isinstance(change, TargetEpoch):
+            self.target_epoch, self.target_wall_ms = change.epoch or 0, change.wall_ms
+        else:
+            self._put_pattern(*change)
+
+    def _former(self, change: Change) -> Change:
+        """What brings back what the change replaces."""
+        if isinstance(change, MemberCurrent):
+            return MemberCurrent(change.member_id, self.current.get(change.member_id))
+        if isinstance(change, Target):
+            return Target(change.member_id, self.target.get(change.member_id))
+        if isinstance(change, MemberSaid):
+            return MemberSaid(change.member_id, self.said.get(change.member_id))
+        if isinstance(change, GroupEpoch):
+            return GroupEpoch(self.epoch, self.topics_hash)
+        if isinstance(change, TargetEpoch):
+            return TargetEpoch(self.target_epoch, self.target_wall_ms)
+        return Pattern(change.pattern, self.patterns.get(change.pattern))
+
+    def _put_current(self, member_id: str, current: Current | None) -> None:
+        former = self.current.pop(member_id, NEW)
+        for place in (*former.assigned, *former.revoking):
+            if self._owners.get(place) == member_id:
+                del self._owners[place]
+        self.held_bytes -= PLACE_BYTES * (len(former.assigned) + len(former.revoking))
+        if current is not None:
+            self.current[member_id] = current
+            self._owners.update(dict.fromkeys((*current.assigned, *current.revoking), member_id))
+            self.held_bytes += PLACE_BYTES * (len(current.assigned) + len(current.revoking))
+
+    def _put_target(self, member_id: str, places: Places | None) -> None:
+        self.held_bytes -= PLACE_BYTES * len(self.target.pop(member_id, NOWHERE))
+        if places is not None:
+            self.target[member_id] = places
+            self.held_bytes += PLACE_BYTES * len(places)
+
+    def _put_said(self, member_id: str, said: Said | None) -> None:
+        former = self.said.get(member_id)
+        if former is not None:
+            self._count(former, -1)
+            if former.instance_id is not None and self.instances.get(former.instance_id) == member_id:
+                del self.instances[former.instance_id]
+        if said is None:
+            self.said.pop(member_id, None)
+            return
+        self.said[member_id] = said
+        self._count(said, 1)
+        if said.instance_id is not None:
+            self.instances[said.instance_id] = member_id
+
+    def _count(self, said: Said, by: int) -> None:
+        self.held_bytes += by * (MEMBER_BYTES + said.held_bytes)
+        for counter, names in (
+            (self._names, said.topics),
+            (self._patterns, (said.pattern,)),
+            (self._assignors, (said.assignor,)),
+        ):
+            for name in names:
+                if name is not None:
+                    counter[name] += by
+                    if not counter[name]:
+                        del counter[name]
+
+    def _put_pattern(self, pattern: str, resolved: Resolved | None) -> None:
+        former = self.patterns.pop(pattern, None)
+        if former is not None:
+            self.held_bytes -= NAME_BYTES * len(former.topics) + len(pattern)
+        if resolved is not None:
+            self.patterns[pattern] = resolved
+            self.held_bytes += NAME_BYTES * len(resolved.topics) + len(pattern)

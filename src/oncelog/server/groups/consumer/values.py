@@ -1,0 +1,174 @@
+"""What goes into a group of KIP-848, what comes out of it, and what it keeps: values only.
+
+A group changes by `Change`s alone, and each of them is one record of `__consumer_offsets`: what was stored, read back
+in its order, is the group. None in the place of a value takes it away.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from oncelog.server.errors import ErrorCode
+from oncelog.server.groups.messages import MEMBER_BYTES
+
+NAME_BYTES = 64  # of memory, for each name of a topic beside its text
+JOINS, LEAVES, LEAVES_FOR_A_WHILE = 0, -1, -2  # instead of an epoch, in what a member says
+
+
+class Place(NamedTuple):
+    """A partition, by its topic's id: another topic of the same name is another place."""
+
+    topic_id: bytes
+    partition: int
+
+
+Epochs = Mapping[Place, int]
+Places = frozenset[Place]
+NOWHERE: Places = frozenset()
+
+
+class MemberState(Enum):
+    STABLE = 0
+    UNREVOKED = 1  # it must give up places before it goes on
+    UNRELEASED = 2  # it waits for places that others have not given up yet
+
+
+class ConsumerState(Enum):
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerLimits:
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_members: int = 5_000
+    assignment_interval_ms: int = 0
+    assignors: tuple[str, ...] = ("uniform", "range")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classic:
+    """Of a member that speaks the classic protocol in such a group."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a member says of itself."""
+
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+    classic: Classic | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        texts = (self.instance_id, self.rack_id, self.client_id, self.client_host, self.pattern, self.assignor)
+        names = sum(map(len, self.topics)) + NAME_BYTES * len(self.topics)
+        return sum(len(each) for each in texts if each is not None) + names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Current:
+    """Where a member stands: its epoch, the places that are its own by the epoch in which they became so, and those
+    that it is to give up."""
+
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: Epochs
+    revoking: Epochs
+
+
+NEW = Current(assigned={}, revoking={})
+
+
+class Resolved(NamedTuple):
+    """Which topics a pattern has found."""
+
+    topics: frozenset[str]
+    version: int
+    wall_ms: int
+
+
+class GroupEpoch(NamedTuple):
+    epoch: int | None
+    topics_hash: int = 0  # of what is known of the topics that its members are subscribed to
+
+
+class MemberSaid(NamedTuple):
+    member_id: str
+    said: Said | None
+
+
+class TargetEpoch(NamedTuple):
+    epoch: int | None
+    wall_ms: int = 0
+
+
+class Target(NamedTuple):
+    member_id: str
+    places: Places | None
+
+
+class MemberCurrent(NamedTuple):
+    member_id: str
+    current: Current | None
+
+
+class Pattern(NamedTuple):
+    pattern: str
+    resolved: Resolved | None
+
+
+Change = GroupEpoch | MemberSaid | TargetEpoch | Target | MemberCurrent | Pattern
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """A heartbeat. None: as the last time."""
+
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None  # empty: none any more
+    assignor: str | None = None
+    owned: Places | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def said_bytes(self) -> int:
+        """What may have to be remembered of it, about."""
+        if self.epoch != JOINS and self.topics is None and self.pattern is None:
+            return 0
+        return MEMBER_BYTES + sum(map(len, self.topics or ())) + NAME_BYTES * len(self.topics or ())
+
+    @property
+    def says_all(self) -> bool:
+        is_whole = self.rebalance_timeout_ms != -1 and self.topics is not None and self.owned is not None
+        return self.epoch == JOINS or is_whole
+
+
+class BeatAnswer(NamedTuple):
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+    member_id: str | None = None
+    epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assigned: Places | None = None  # None: as it was

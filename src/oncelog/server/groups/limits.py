@@ -1,0 +1,25 @@
+"""What the settings let groups be, in both protocols."""
+
+from oncelog.server.groups.consumer.values import ConsumerLimits
+from oncelog.server.groups.messages import GroupLimits
+from oncelog.server.settings import Settings
+
+
+def limits_of(settings: Settings) -> GroupLimits:
+    return GroupLimits(
+        min_session_timeout_ms=settings.group_min_session_timeout_ms,
+        max_session_timeout_ms=settings.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        max_members=settings.group_max_size,
+        max_pending_members=settings.group_max_size,
+    )
+
+
+def consumer_limits_of(settings: Settings) -> ConsumerLimits:
+    return ConsumerLimits(
+        session_timeout_ms=settings.group_consumer_session_timeout_ms,
+        heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
+        max_members=settings.group_consumer_max_size,
+        assignment_interval_ms=settings.group_consumer_assignment_interval_ms,
+        assignors=settings.group_consumer_assignors,
+    )

@@ -1,0 +1,370 @@
+"""Groups of KIP-848: what their coordinator stores, takes back, reads back, and whom it sends away."""
+
+import errno
+
+import pytest
+
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.groups import coordinator
+from oncelog.server.groups.consumer.assignors import Subscriber, range_, uniform
+from oncelog.server.groups.consumer.finding import FEW_TOPICS
+from oncelog.server.groups.consumer.group import ConsumerGroup
+from oncelog.server.groups.consumer.records import decode, decode_key, encode
+from oncelog.server.groups.consumer.values import (
+    JOINS,
+    LEAVES,
+    NOWHERE,
+    Beat,
+    BeatAnswer,
+    Classic,
+    ConsumerLimits,
+    ConsumerState,
+    Current,
+    GroupEpoch,
+    MemberCurrent,
+    MemberSaid,
+    MemberState,
+    Pattern,
+    Place,
+    Places,
+    Resolved,
+    Said,
+    Target,
+    TargetEpoch,
+)
+from oncelog.server.groups.coordinator import GroupCoordinator
+from oncelog.server.groups.messages import Leaving
+from tests.log.memory_disk import MemoryDisk
+from tests.server.groups.support import House, join_request
+from tests.server.groups.two_brokers import move, place, two_brokers
+
+SESSION_MS, REBALANCE_MS = 45_000, 10_000
+
+
+def beat(
+    house: House, member: str, epoch: int = JOINS, *, groups: GroupCoordinator | None = None, **more: object
+) -> BeatAnswer:
+    values: dict[str, object] = {"member_id": member, "epoch": epoch}
+    if epoch == JOINS:
+        values |= {"rebalance_timeout_ms": REBALANCE_MS, "topics": ("t",), "owned": NOWHERE}
+    found = Beat(**(values | more))  # type: ignore[arg-type]
+    at, name = (house.groups, "g") if groups is None else (groups, "group")
+    answer, settled = at.consumer.heartbeat(name, found, lambda topic: True, house.clock.now())
+    assert settled is ErrorCode.none
+    return answer
+
+
+def group_of(house: House) -> ConsumerGroup:
+    group = house.groups.consumer.get("g")
+    assert group is not None
+    return group
+
+
+def assigned(answer: BeatAnswer) -> Places:
+    assert answer.assigned is not None
+    return answer.assigned
+
+
+def indexes(places: Places) -> list[int]:
+    return sorted(place.partition for place in places)
+
+
+@pytest.fixture
+def house() -> House:
+    house = House()
+    house.make_topic("t", 4)
+    return house
+
+
+def test_partitions_go_to_a_second_member_when_the_first_has_given_them_up(house: House) -> None:
+    first = beat(house, "a")
+    second = beat(house, "b")
+    told = beat(house, "a", first.epoch)
+    still = beat(house, "b", second.epoch)
+    beat(house, "a", told.epoch, owned=told.assigned)
+    given = beat(house, "b", still.epoch)
+    found = [assigned(each) for each in (first, second, told, given)]
+    assert [len(each) for each in found] == [4, 0, 2, 2]
+    assert still.assigned is None
+    assert found[2] | found[3] == found[0]
+
+
+def test_who_gives_nothing_up_in_time_is_sent_away(house: House) -> None:
+    first, second = beat(house, "a"), beat(house, "b")
+    told = beat(house, "a", first.epoch)
+    epoch = second.epoch
+    for _ in range(3):  # both go on sending heartbeats
+        house.timers.advance(REBALANCE_MS // 3)
+        beat(house, "a", told.epoch, owned=assigned(first))
+        epoch = beat(house, "b", epoch).epoch
+    house.timers.advance(REBALANCE_MS)
+    with pytest.raises(KafkaError) as refused:
+        beat(house, "a", told.epoch)
+    assert refused.value.code is ErrorCode.unknown_member_id
+    assert len(assigned(beat(house, "b", epoch))) == 4
+
+
+def test_who_is_not_heard_of_for_a_session_is_sent_away(house: House) -> None:
+    beat(house, "a")
+    house.timers.advance(SESSION_MS - 1)
+    before = len(group_of(house).members)
+    house.timers.advance(1)
+    assert (before, len(group_of(house).members)) == (1, 0)
+    assert group_of(house).state is ConsumerState.EMPTY
+
+
+def test_a_coordinator_that_comes_back_knows_all_of_it(house: House) -> None:
+    first = beat(house, "a", instance_id="one")
+    beat(house, "b", pattern="t.*", topics=())
+    beat(house, "a", first.epoch, instance_id="one")
+    before = group_of(house).members
+    after = house.after_restart()
+    members = group_of(after).members
+    for name in ("said", "current", "target", "patterns", "instances", "epoch", "topics_hash", "target_epoch"):
+        assert getattr(members, name) == getattr(before, name), name
+    after.timers.advance(REBALANCE_MS - 1)
+    assert len(members) == 2, "one has its whole time to give up what it must, the other a session to be heard of"
+    after.timers.advance(1)
+    assert set(members.said) == {"b"}
+    after.timers.advance(SESSION_MS)
+    assert not group_of(after).members
+
+
+def test_what_the_disk_refuses_has_not_happened(house: House) -> None:
+    first = beat(house, "a")
+    assert isinstance(house.disk, MemoryDisk)
+    house.disk.fail("pwritev", errno.ENOSPC, times=1)
+    with pytest.raises(KafkaError) as refused:
+        beat(house, "b")
+    assert refused.value.code is ErrorCode.not_coordinator
+    assert set(group_of(house).members.said) == {"a"}
+    assert beat(house, "a", first.epoch).epoch == first.epoch
+    assert assigned(beat(house, "b")) == NOWHERE
+
+
+def test_a_deleted_topic_is_nobodys_and_its_next_one_is_new(house: House) -> None:
+    first = beat(house, "a")
+    house.delete_topic("t")
+    without = beat(house, "a", first.epoch)
+    without = beat(house, "a", without.epoch, owned=NOWHERE)
+    house.make_topic("t", 2)
+    again = beat(house, "a", without.epoch)
+    assert indexes(assigned(again)) == [0, 1]
+    assert not assigned(again) & assigned(first)
+
+
+def test_partitions_that_are_added_are_found_at_the_next_heartbeat(house: House) -> None:
+    first = beat(house, "a")
+    house.make_topic("t2", 1)
+    same = beat(house, "a", first.epoch)
+    more = beat(house, "a", same.epoch, topics=("t", "t2"))
+    assert (same.assigned, len(assigned(more))) == (None, 5)
+
+
+def test_a_pattern_finds_topics_that_come_later(house: House) -> None:
+    first = beat(house, "a", topics=(), pattern="t.*")
+    house.make_topic("tt", 2)
+    house.make_topic("other", 2)
+    assert len(assigned(first)) == 4
+    assert len(assigned(beat(house, "a", first.epoch))) == 6
+
+
+def test_a_pattern_finds_nothing_that_its_member_may_not_know(house: House) -> None:
+    house.make_topic("t-secret", 2)
+    found = Beat(member_id="a", epoch=JOINS, rebalance_timeout_ms=1, pattern="t.*", topics=(), owned=NOWHERE)
+    answer, _ = house.groups.consumer.heartbeat("g", found, lambda name: "secret" not in name, house.clock.now())
+    assert len(assigned(answer)) == 4
+
+
+def test_only_a_member_of_that_epoch_may_commit(house: House) -> None:
+    epoch = beat(house, "a").epoch
+    now = house.clock.now()
+    asked = [("a", epoch), ("a", epoch - 1), ("b", epoch), ("", -1)]
+    found = [house.groups.check_commit("g", member, None, at, now) for member, at in asked]
+    unknown = ErrorCode.unknown_member_id
+    assert found == [ErrorCode.none, ErrorCode.stale_member_epoch, unknown, unknown]
+    beat(house, "a", LEAVES)
+    assert house.groups.check_commit("g", "", None, -1, now) is ErrorCode.none
+
+
+async def test_a_group_with_members_stays_with_its_protocol(house: House) -> None:
+    beat(house, "a")
+    joined = house.groups.join("g", join_request(), house.clock.now())
+    assert getattr(joined, "error", None) is ErrorCode.inconsistent_group_protocol
+    waits = house.groups.join("classic", join_request(), house.clock.now())
+    assert waits is not None
+    found = Beat(member_id="a", epoch=JOINS, rebalance_timeout_ms=1, topics=("t",), owned=NOWHERE)
+    with pytest.raises(KafkaError) as refused:
+        house.groups.consumer.heartbeat("classic", found, lambda name: True, house.clock.now())
+    assert refused.value.code is ErrorCode.group_id_not_found
+
+
+def test_an_administrator_sends_members_away(house: House) -> None:
+    beat(house, "a")
+    beat(house, "b", instance_id="one")
+    asked = ("a", None), ("", "one"), ("c", None)
+    leavings = [Leaving(member_id=member, instance_id=instance) for member, instance in asked]
+    error, left = house.groups.leave("g", leavings, house.clock.now())
+    assert error is ErrorCode.none
+    assert [each.error for each in left] == [ErrorCode.none, ErrorCode.none, ErrorCode.unknown_member_id]
+    assert not group_of(house).members
+
+
+def test_a_large_group_does_not_share_anew_for_each_who_comes() -> None:
+    house = House("group.consumer.assignment.interval.ms=1000")
+    house.make_topic("t", 4)
+    first, second = beat(house, "a"), beat(house, "b")
+    soon = beat(house, "a", first.epoch)
+    house.timers.advance(1_000)
+    later = beat(house, "a", soon.epoch)
+    assert (soon.assigned, len(assigned(first)), len(assigned(second)), len(assigned(later))) == (None, 4, 0, 2)
+
+
+# Bounds
+
+
+def test_a_group_takes_no_more_members_than_it_may_have() -> None:
+    house = House("group.consumer.max.size=2")
+    house.make_topic("t")
+    for member in ("a", "b"):
+        beat(house, member)
+    with pytest.raises(KafkaError) as refused:
+        beat(house, "c")
+    assert refused.value.code is ErrorCode.group_max_size_reached
+    assert set(group_of(house).members.said) == {"a", "b"}
+
+
+def test_what_members_say_counts_with_what_those_of_the_classic_protocol_say(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = beat(house, "a", topics=("t", *(f"topic-{number}" for number in range(1_000))))
+    held_bytes = group_of(house).held_bytes
+    monkeypatch.setattr(coordinator, "MEMBERS_BYTES", held_bytes)
+    with pytest.raises(KafkaError) as refused:
+        beat(house, "b")
+    assert refused.value.code is ErrorCode.coordinator_not_available
+    less = beat(house, "a", first.epoch)
+    beat(house, "a", LEAVES)
+    assert (less.epoch, group_of(house).held_bytes) == (first.epoch, 0)
+    beat(house, "b")
+
+
+@pytest.mark.parametrize("pattern", ["(", "x" * 1_025, "(x{900}){900}", "(?=x)"])
+def test_a_pattern_that_cannot_be_used_is_refused_and_nothing_is_kept(house: House, pattern: str) -> None:
+    with pytest.raises(KafkaError) as refused:
+        beat(house, "a", pattern=pattern)
+    assert refused.value.code is ErrorCode.invalid_regular_expression
+    assert house.groups.groups == {}
+
+
+def test_what_a_pattern_finds_among_many_topics_is_work_for_a_thread(house: House) -> None:
+    finding = house.groups.consumer.finding
+    assert finding.work("t.*") is None, "among few it is no work"
+    for number in range(FEW_TOPICS):
+        house.make_topic(f"t{number}")
+    work = finding.work("t.*[02468]")
+    assert work is not None
+    found = work()
+    finding.keep("t.*[02468]", found)
+    assert (len(found.names), finding.work("t.*[02468]")) == (FEW_TOPICS // 2, None)
+    house.make_topic("t1000")
+    assert finding.work("t.*[02468]") is not None
+    assert len(assigned(beat(house, "a", topics=(), pattern="t.*[02468]"))) == FEW_TOPICS // 2 + 1
+
+
+# Among brokers
+
+
+async def test_a_group_goes_on_where_its_partition_went() -> None:
+    house, first, second = two_brokers()
+    epoch = -1
+    for leader, other in ((first, second), (second, first)):
+        answer = beat(house, "a", JOINS if epoch < 0 else epoch, groups=leader.groups)
+        assert (answer.epoch, other.groups.consumer.get("group")) == (answer.epoch if epoch < 0 else epoch, None)
+        epoch = answer.epoch
+        move(house, other, leader)
+        assert leader.groups.consumer.get("group") is None
+    end = place(house).log.next_offset
+    house.timers.advance(SESSION_MS - 1)
+    assert place(house).log.next_offset == end, "a session begins anew where it went, and elsewhere nobody writes"
+    house.timers.advance(1)
+    group = first.groups.consumer.get("group")
+    assert group is not None
+    assert not group.members
+
+
+# The assignors
+
+T, U = b"t" * 16, b"u" * 16
+COUNTS = {T: 5, U: 4}
+
+
+def test_uniform_leaves_what_can_be_left() -> None:
+    had = {"a": frozenset({Place(T, 3), Place(U, 3)}), "b": frozenset({Place(T, 0), Place(T, 1)}), "c": NOWHERE}
+    members = [Subscriber(name, None, frozenset(COUNTS), places) for name, places in had.items()]
+    shares = uniform(members, COUNTS)
+    assert sorted(map(len, shares.values())) == [3, 3, 3]
+    assert all(had[name] <= shares[name] for name in had)
+
+
+def test_range_gives_neighbours_and_static_members_keep_their_turn() -> None:
+    members = [Subscriber("a", None, frozenset(COUNTS)), Subscriber("z", "one", frozenset(COUNTS))]
+    shares = range_(members, COUNTS)
+    assert {name: sorted((p.topic_id[:1], p.partition) for p in places) for name, places in shares.items()} == {
+        "z": [(b"t", 0), (b"t", 1), (b"t", 2), (b"u", 0), (b"u", 1)],
+        "a": [(b"t", 3), (b"t", 4), (b"u", 2), (b"u", 3)],
+    }
+
+
+# The records
+
+SAID = Said(
+    instance_id="one",
+    rack_id="r",
+    client_id="c",
+    client_host="/h",
+    topics=("t", "u"),
+    pattern="x.*",
+    rebalance_timeout_ms=5,
+    assignor="range",
+)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        GroupEpoch(7, -5),
+        GroupEpoch(7),
+        GroupEpoch(None),
+        TargetEpoch(7, 1_700_000_000_000),
+        TargetEpoch(None),
+        MemberSaid("m", SAID),
+        MemberSaid("m", Said(classic=Classic(session_timeout_ms=9, protocols=(("range", b"\0\1"), ("x", b""))))),
+        MemberSaid("m", None),
+        Target("m", frozenset({Place(T, 1), Place(T, 0), Place(U, 300)})),
+        Target("m", NOWHERE),
+        Target("m", None),
+        MemberCurrent(
+            "m",
+            Current(
+                epoch=4,
+                previous_epoch=3,
+                state=MemberState.UNREVOKED,
+                assigned={Place(T, 1): 3, Place(T, 2): 4},
+                revoking={Place(U, 0): 2},
+            ),
+        ),
+        MemberCurrent("m", None),
+        Pattern("x.*", Resolved(frozenset({"t", "u"}), 3, 1_700_000_000_000)),
+        Pattern("x.*", None),
+    ],
+)
+def test_a_record_says_what_was_stored(change: object) -> None:
+    data, value = encode("g", change)  # type: ignore[arg-type]
+    key = decode_key(data)
+    assert key is not None
+    assert decode(key, value) == change
+
+
+def test_limits_are_kafkas_by_default() -> None:
+    assert (ConsumerLimits().session_timeout_ms, ConsumerLimits().heartbeat_interval_ms) == (45_000, 5_000)
