@@ -28,11 +28,11 @@ def joining(c: RawConnection, group: str, member: str, topics: list[str], **more
     return beat(c, group, member, 0, **(values | more))
 
 
-def told(answer: Any, *names: str) -> object:
-    message = answer.error_message or ""
-    for name in names:
-        message = message.replace(name, "NAME")
-    return error_of(answer), message, answer.member_epoch, places(answer.assignment)
+def told(answer: Any, name: str = "", since: int = 0) -> object:
+    """Epochs are counted from one: a broker that hears late of a topic has one more before it."""
+    message = (answer.error_message or "").replace(f"({since})", "(then)")
+    epoch = answer.member_epoch - since if answer.member_epoch > 0 else answer.member_epoch
+    return error_of(answer), message.replace(name, "NAME") if name else message, epoch, places(answer.assignment)
 
 
 def places(assignment: Any) -> object:
@@ -88,7 +88,7 @@ def heartbeats_that_are_refused(c: RawConnection, name: str) -> object:
 @question
 def heartbeats_of_strangers(c: RawConnection, name: str) -> object:
     c.create_topic(name)
-    await_assignment(c, name, "m", joining(c, name, "m", [name]))
+    since = await_assignment(c, name, "m", joining(c, name, "m", [name])).member_epoch
     asked = [
         beat(c, name, "stranger", 1),
         beat(c, name, "stranger", -1),
@@ -100,7 +100,7 @@ def heartbeats_of_strangers(c: RawConnection, name: str) -> object:
         beat(c, name, "m", -1),
         beat(c, name, "m", -1),
     ]
-    return [told(each, name) for each in asked]
+    return [told(each, name, since) for each in asked]
 
 
 @question
@@ -110,9 +110,10 @@ def a_member_joins_in_both_versions(c: RawConnection, name: str) -> object:
     for version in (0, 1):
         group = f"{name}-{version}"
         answer = joining(c, group, f"m{version}", [name], version=version)
-        epoch, answer = answer.member_epoch, await_assignment(c, group, f"m{version}", answer)
+        answer = await_assignment(c, group, f"m{version}", answer)
         again = beat(c, group, f"m{version}", answer.member_epoch, version=version)
-        found.append((epoch, told(answer), told(again), answer.heartbeat_interval))
+        since = answer.member_epoch
+        found.append((told(answer, since=since), told(again, since=since), answer.heartbeat_interval))
     return found
 
 
@@ -121,15 +122,16 @@ def partitions_move_to_a_second_member(c: RawConnection, name: str) -> object:
     c.create_topic(name, 4)
     first = await_assignment(c, name, "a", joining(c, name, "a", [name]))
     second = joining(c, name, "b", [name])
-    found = [told(first), error_of(second), places(second.assignment)]
+    since = first.member_epoch
+    found = [told(first, since=since), error_of(second), places(second.assignment)]
     asked = first
     for _ in range(200):  # until it is told to give something up
         asked = beat(c, name, "a", asked.member_epoch)
         if asked.assignment is not None:
             break
         time.sleep(PAUSE_S)
-    found.append(told(asked))
-    found.append(told(beat(c, name, "a", asked.member_epoch)))
+    found.append(told(asked, since=since))
+    found.append(told(beat(c, name, "a", asked.member_epoch), since=since))
     waiting = beat(c, name, "b", second.member_epoch)
     found.append(places(waiting.assignment))
     given = beat(c, name, "a", asked.member_epoch, topic_partitions=owned(asked))
@@ -146,7 +148,7 @@ def a_member_leaves_and_its_partitions_move(c: RawConnection, name: str) -> obje
     left = beat(c, name, "a", -1)
     second = joining(c, name, "b", [name])
     second = await_assignment(c, name, "b", second)
-    return told(first), told(left), places(second.assignment)
+    return told(first, since=first.member_epoch), told(left), places(second.assignment)
 
 
 @question
@@ -158,7 +160,7 @@ def a_static_member_goes_for_a_while(c: RawConnection, name: str) -> object:
     back = joining(c, name, "b", [name], instance_id="one")
     late = beat(c, name, "a", first.member_epoch, instance_id="one")
     gone = beat(c, name, "b", -1, instance_id="one")
-    return [told(each, name) for each in (first, taken, away, back, late, gone)]
+    return [told(each, name, first.member_epoch) for each in (first, taken, away, back, late, gone)]
 
 
 @question
