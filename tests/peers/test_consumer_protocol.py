@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from oncelog.client.admin import Admin
 from oncelog.embedded import Server
 from tests.peers.jars import MissingPeer, kafka_java, need_or_skip
 from tests.waiting import until
@@ -92,6 +93,11 @@ def test_librdkafkas_members_come_and_go(server: Server) -> None:
     group = admin.describe_consumer_groups(["g"])["g"].result(PATIENCE_S)
     assert (group.state, group.type) == (ConsumerGroupState.STABLE, ConsumerGroupType.CONSUMER)
     assert {each.client_id for each in group.members} == {"first", "second"}
+    ours = Admin({"bootstrap.servers": server.bootstrap_servers})
+    told = ours.describe_consumer_groups(["g"])["g"].result(PATIENCE_S)
+    assert (told.state, told.partition_assignor) == ("Stable", "uniform")
+    assert sorted(place for each in told.members for place in each.assignment) == [("t", n) for n in range(PARTITIONS)]
+    ours.close()
     first.consumer.close()
     share(second, sizes=[6])
     produce(server, PARTITIONS)

@@ -1,6 +1,7 @@
 """Consumer groups: who is there, who is a member, what is committed."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oncelog.client.admin.timeouts import Timeouts, refusal
@@ -94,7 +95,49 @@ async def describe_groups(brokers: "Brokers", group_ids: Sequence[str], timeouts
         if isinstance(outcome, GroupDescription) and outcome.state == DEAD:
             # Kafka's way to say that there is no such group.
             outcomes[group_id] = exception_of(KafkaError.GROUP_ID_NOT_FOUND, f"group {group_id}")
-    return outcomes
+    missing = [each for each, outcome in outcomes.items() if _is_missing(outcome)]
+    newer = await _ask_coordinators(brokers, missing, timeouts, partial(_ask_of_newer, brokers, timeouts))
+    return outcomes | {each: found for each, found in newer.items() if isinstance(found, GroupDescription)}
+
+
+def _is_missing(outcome: object) -> bool:
+    return isinstance(outcome, KafkaException) and outcome.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
+
+
+async def _ask_of_newer(brokers: "Brokers", timeouts: Timeouts, node_id: int, asked: list[str]) -> Outcomes[str]:
+    """Groups of KIP-848, of which the older request knows nothing."""
+    answer = await brokers.request(
+        node_id,
+        "consumer_group_describe",
+        lambda spoken: spoken.new(
+            "ConsumerGroupDescribeRequest", group_ids=tuple(asked), include_authorized_operations=False
+        ),
+        timeout_ms=timeouts.request_timeout_ms,
+    )
+    return {
+        str(each.group_id): refusal(each.error_code, each.error_message) or _newer_description(each, node_id)
+        for each in answer.groups
+    }
+
+
+def _newer_description(said: Any, node_id: int) -> GroupDescription:
+    members = tuple(
+        MemberDescription(
+            each.member_id,
+            each.client_id,
+            each.client_host,
+            each.instance_id,
+            tuple(
+                sorted(
+                    (str(topic.topic_name), index)
+                    for topic in each.assignment.topic_partitions
+                    for index in topic.partitions
+                )
+            ),
+        )
+        for each in said.members
+    )
+    return GroupDescription(str(said.group_id), said.group_state, "consumer", said.assignor_name, node_id, members)
 
 
 def _description(said: Any, node_id: int) -> GroupDescription:
