@@ -133,6 +133,40 @@ def test_librdkafkas_static_member_keeps_its_partitions_while_it_is_away(server:
         each.consumer.close()
 
 
+@pytest.mark.peers
+@pytest.mark.thorough
+def test_members_go_on_when_their_coordinator_is_killed() -> None:
+    with Server(brokers=3, settings={"group.consumer.heartbeat.interval.ms": 100}) as server:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+        admin.create_topics([NewTopic("t", PARTITIONS, 3)])["t"].result(PATIENCE_S)
+        produce(server, RECORDS)
+        members = [Member(server, name, log_level=0) for name in ("first", "second")]
+        share(*members, sizes=[3, 3])
+        before = [each.partitions for each in members]
+        former = admin.describe_consumer_groups(["g"])["g"].result(PATIENCE_S).coordinator.id
+        server.kill(former)
+
+        def has_moved() -> bool:
+            for each in members:
+                each.take()
+            (found,) = admin.describe_consumer_groups(["g"], request_timeout=5).values()
+            return found.exception(PATIENCE_S) is None and found.result().coordinator.id != former
+
+        until(has_moved, "another coordinator", give_up_seconds=PATIENCE_S)
+        produce(server, RECORDS)
+        everything = {(index, offset) for index in range(PARTITIONS) for offset in range(2 * RECORDS // PARTITIONS)}
+
+        def is_read() -> bool:
+            for each in members:
+                each.take()
+            return everything <= {place for each in members for place in each.records}
+
+        until(is_read, "every record", give_up_seconds=PATIENCE_S)
+        assert [each.partitions for each in members] == before, "nothing moved, but the coordinator"
+        for each in members:
+            each.consumer.close()
+
+
 # Java
 
 
