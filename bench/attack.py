@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from bench import attacks, attacks_on_doors, attacks_on_pages, attacks_on_topics
+from bench import attacks, attacks_on_doors, attacks_on_pages, attacks_on_topics, attacks_on_transactions
 from bench.attacks import Row, Said, row
 from bench.command import chosen, circumstances, keep, write_between
 from bench.process import cpu_seconds, resident_mb
@@ -24,6 +24,7 @@ from tests.peers.oncelog_process import SOURCES
 from tests.peers.server_process import ServerProcess
 from tests.raw import ServerClosed
 
+ROOMS = (attacks, attacks_on_topics, attacks_on_transactions, attacks_on_pages, attacks_on_doors)
 LOOK_S = 0.05
 AFTERWARDS_S = 1.0  # what is put off until later hurts later
 
@@ -147,7 +148,7 @@ def main(
     is_kept: bool,
 ) -> None:
     rows = sorted(
-        [*attacks.ROWS, *attacks_on_topics.ROWS, *attacks_on_pages.ROWS, *attacks_on_doors.ROWS],
+        [each for room in ROOMS for each in room.ROWS],
         key=lambda each: each.name != "nothing",
     )
     if list_rows:

@@ -12,8 +12,9 @@ from oncelog.server import connection, memory, topic_rules
 from oncelog.server.bodies import MOST_UNFOLDED_BYTES
 from oncelog.server.call import ANSWER_BYTES
 from oncelog.server.groups import coordinator, store
-from oncelog.server.groups.messages import MOST_ID_CHARACTERS
+from oncelog.server.names import MOST_ID_CHARACTERS
 from oncelog.server.settings import Settings
+from oncelog.server.transactions.memory import MOST_PARTITIONS
 from oncelog.wire.bounds import MOST_ELEMENTS, MOST_STRING_BYTES
 from oncelog.wire.frames import MOST_TAGGED_FIELDS
 from oncelog.wire.hot import MOST_ENTRIES
@@ -54,8 +55,12 @@ VALUES = {
     "members of a group, and ids handed out": f"{SETTINGS.group_max_size:,}",
     "members of a group of KIP-848": f"{SETTINGS.group_consumer_max_size:,}",
     "what members of all groups say of themselves and are assigned": mib(coordinator.MEMBERS_BYTES),
-    "offsets of all groups with their metadata": mib(store.OFFSETS_BYTES),
+    "offsets of all groups with their metadata, those in transactions included": mib(store.OFFSETS_BYTES),
     "metadata of an offset": f"{SETTINGS.offset_metadata_max_bytes:,} characters",
+    "transactional ids that one broker coordinates": f"{SETTINGS.oncelog_max_transactional_ids:,}",
+    "characters of a transactional id": f"{MOST_ID_CHARACTERS:,}",
+    "partitions of a transaction": f"{SETTINGS.oncelog_max_transaction_partitions:,}",
+    "partitions of all transactions that one broker coordinates": f"{MOST_PARTITIONS:,}",
     "what one OffsetCommit stores": f"{SETTINGS.message_max_bytes:,} bytes",
     "size of a request to the [page](console.md), with its body": (
         f"{page.MOST_REQUEST_BYTES:,} bytes and {page.MOST_REQUEST_LINES} lines"

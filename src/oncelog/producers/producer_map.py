@@ -181,7 +181,9 @@ class ProducerMap:
         return transactions.verified.get(pid) == epoch
 
     def judge_marker(self, pid: int, epoch: int, coordinator_epoch: int, *, is_newer: bool) -> Decision:
-        """APPEND, FENCED or COORDINATOR_FENCED."""
+        """APPEND, FENCED, COORDINATOR_FENCED, or UNKNOWN_PRODUCER: no other pid is ever in a transaction."""
+        if pid < FIRST_KAFKA_PID:
+            return Decision.UNKNOWN_PRODUCER
         self.run.settle()
         return self._kafka.judge_marker(pid, epoch, coordinator_epoch, is_newer=is_newer)
 

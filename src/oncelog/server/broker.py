@@ -94,7 +94,9 @@ class Broker:
             broker_count=lambda: len(cluster.members),
         )
         self.peers: Peers = NoPeers()
-        self.markers = Markers(self.topics, self.groups, lambda: self.peers, self.clock, self.flusher.request)
+        self.markers = Markers(
+            self.topics, self.groups, lambda: self.peers, self.clock, self.flusher.request, self.turns.pause
+        )
         self.transactions = TransactionCoordinator(
             settings,
             self.topics,

@@ -20,6 +20,7 @@ from oncelog.records.build import build_batch
 from oncelog.records.header import NO_PRODUCER_ID, read_header
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.high_watermark import when_settled
+from oncelog.server.names import MOST_ID_CHARACTERS
 from oncelog.server.topics import Partition, Topic, Topics
 
 logger = logging.getLogger(__name__)
@@ -69,11 +70,18 @@ def java_hash(text: str) -> int:
     return value - 2**32 if value >= 2**31 else value
 
 
-@lru_cache(maxsize=4096)
 def partition_of_name(name: str, partition_count: int) -> int:
-    """Kafka's choice; its abs() turns the one number without a positive counterpart into 0."""
+    """Kafka's choice."""
+    return (_known_number if len(name) <= MOST_ID_CHARACTERS else _number)(name) % partition_count
+
+
+def _number(name: str) -> int:
+    """Its abs() turns the one number without a positive counterpart into 0."""
     value = java_hash(name)
-    return (0 if value == -(2**31) else abs(value)) % partition_count
+    return 0 if value == -(2**31) else abs(value)
+
+
+_known_number = lru_cache(maxsize=4096)(_number)  # of names that may be used; any others would only take memory
 
 
 class CoordinatorTopic:

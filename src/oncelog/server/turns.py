@@ -64,6 +64,11 @@ class Turns:
     async def next(self) -> None:
         await called(self.wait)
 
+    async def pause(self) -> None:
+        """Between two steps of something long: others come first, where it has had its turn."""
+        if self.is_over():
+            await self.next()
+
     async def run(self, steps: Steps[Result], threads: Executor | None = None) -> Result:
         """What the steps come to, as many in a turn as fit. What waits for the disk does so in a thread."""
         failure: Exception | None = None

@@ -16,6 +16,7 @@ from oncelog.transactions.machine import NO_PID, TopicPartition, Transaction
 from oncelog.transactions.states import State
 
 KEY_VERSION, VERSION, PLAIN_VERSION = 0, 1, 0
+MOST_GROWTH_BYTES = 32  # of a transaction's record from its last partition to its end: the tagged fields
 _HEAD = struct.Struct(">hqhib")
 _TIMES = struct.Struct(">qq")
 _int16, _int32, _int64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")

@@ -19,7 +19,6 @@ from oncelog.server.groups.group import Group
 from oncelog.server.groups.member import Member, Members
 from oncelog.server.groups.messages import (
     MEMBER_BYTES,
-    MOST_ID_CHARACTERS,
     JoinAnswer,
     Leaving,
     SyncRequest,
@@ -27,7 +26,7 @@ from oncelog.server.groups.messages import (
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.memory import Memory
-from oncelog.server.names import OFFSETS_TOPIC
+from oncelog.server.names import MOST_ID_CHARACTERS, OFFSETS_TOPIC
 from oncelog.server.turns import Turns
 from tests.log.memory_disk import MemoryDisk
 from tests.server.groups.support import SESSION_MS, House, join_request, joined

@@ -1,11 +1,12 @@
 """What a broker that stands alone would own, as far as transactions need it, on a disk in memory."""
 
-from collections.abc import Coroutine
+import asyncio
+from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
 from oncelog.clock import ManualClock
 from oncelog.log.disk import Disk
-from oncelog.log.steps import at_once
+from oncelog.log.steps import Pauses
 from oncelog.producers import ProducerMap
 from oncelog.records.build import build_batch
 from oncelog.records.header import check_in_transaction
@@ -38,20 +39,25 @@ def now(work: Coroutine[Any, Any, Result]) -> Result:
 class House:
     def __init__(self, disk: Disk, clock: ManualClock, first_pid: int = FIRST_PID, *given: str) -> None:
         settings = read_settings(["log.dir=/data", *given])
+        self.disk = disk
         self.clock = clock
         self.timers = ManualTimers(clock)
         self.topics = LocalTopics(settings, disk, ProducerMap, clock.now())
         self.groups = GroupCoordinator(settings, self.topics, clock, self.timers.call_later)
         self.next_pid = first_pid
-        markers = Markers(self.topics, self.groups, NoPeers, clock, lambda partition: None)
+        self.pid_is_late: asyncio.Event | None = None
+        self.flushes: list[Partition] = []  # that were asked for
+        self.pauses = 0  # in which others would have had their turn
+        self.steps = 0  # of what is gone through in turns
+        markers = Markers(self.topics, self.groups, NoPeers, clock, self.flushes.append, self._pause)
         self.transactions = TransactionCoordinator(
             settings,
             self.topics,
             clock,
             markers,
             take_pid=self._take_pid,
-            request_flush=lambda partition: None,
-            in_turns=at_once,
+            request_flush=self.flushes.append,
+            in_turns=self._in_turns,
             run=lambda steps: None,  # type: ignore[arg-type,return-value]
             broker_count=lambda: 1,
             call_later=self.timers.call_later,
@@ -61,7 +67,22 @@ class House:
 
     async def _take_pid(self) -> int:
         self.next_pid += 1
+        if self.pid_is_late is not None:
+            await self.pid_is_late.wait()
         return self.next_pid - 1
+
+    async def _pause(self) -> None:
+        self.pauses += 1
+
+    def _in_turns(self, pauses: Pauses) -> None:
+        for _ in pauses:
+            self.steps += 1
+
+    def flush(self) -> None:
+        while self.flushes:
+            partition = self.flushes.pop()
+            partition.log.flush()
+            partition.wake()
 
     def stop(self) -> None:
         self.groups.stop()
@@ -72,11 +93,15 @@ class House:
         assert found is not None
         return found.partitions[index]
 
-    def init(self, name: str, timeout_ms: int = 60_000) -> Initialised:
-        return now(self.transactions.init_producer(name, timeout_ms, None))
+    def init(self, name: str, timeout_ms: int = 60_000, host: str = "") -> Initialised:
+        return now(self.transactions.init_producer(name, timeout_ms, None, host))
+
+    def add(self, name: str, who: Initialised, topic: str, partitions: Iterable[int]) -> ErrorCode:
+        places = [(topic, index) for index in partitions]
+        return now(self.transactions.add_partitions(name, who.pid, who.epoch, places))
 
     def write(self, name: str, who: Initialised, topic: str, index: int, sequence: int, value: bytes) -> None:
-        added = now(self.transactions.add_partitions(name, who.pid, who.epoch, [(topic, index)]))
+        added = self.add(name, who, topic, [index])
         assert added is ErrorCode.none, added
         batch = build_batch(
             [(None, value, (), None)],
@@ -94,7 +119,7 @@ class House:
     def commit_offset(self, name: str, who: Initialised, group: str, topic: str, offset: int) -> None:
         place = self.groups.partition_of(group)
         index = 0 if place is None else place.index
-        added = now(self.transactions.add_partitions(name, who.pid, who.epoch, [(OFFSETS_TOPIC, index)]))
+        added = self.add(name, who, OFFSETS_TOPIC, [index])
         assert added is ErrorCode.none, added
         committed = {TopicPartition(topic, 0): CommittedOffset(offset, -1, "", self.clock.now().wall_ms)}
         within = InTransaction(who.pid, who.epoch)

@@ -129,15 +129,3 @@ def test_an_id_that_nobody_uses_is_forgotten() -> None:
     assert set(house.transactions.entries) == {"other"}
     assert house.init(NAME).epoch == 0
     house.stop()
-
-
-def test_no_more_ids_than_there_is_room_for() -> None:
-    clock = ManualClock()
-    house = House(MemoryDisk(1), clock, FIRST_PID, "oncelog.max.transactional.ids=2")
-    assert [house.init(name).error for name in ("a", "b", "c", "a")] == [
-        ErrorCode.none,
-        ErrorCode.none,
-        ErrorCode.coordinator_not_available,
-        ErrorCode.none,
-    ]
-    house.stop()

@@ -14,9 +14,9 @@ from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.coordinator_topic import KeyValue, bytes_of_record
 from oncelog.server.errors import ErrorCode
-from oncelog.server.groups.messages import MOST_ID_CHARACTERS
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import NO_EPOCH, CommittedOffset, encode_committed
+from oncelog.server.names import MOST_ID_CHARACTERS
 from oncelog.server.packing import packed_aside
 from oncelog.server.topics import Topic
 

@@ -35,7 +35,7 @@ async def handle(request: Any, call: Call) -> Any:
     if name is not None:
         expected = None if pid == -1 else Expected(pid, epoch)
         timeout_ms = request.transaction_timeout // MS
-        error, pid, epoch = await call.broker.transactions.init_producer(name, timeout_ms, expected)
+        error, pid, epoch = await call.broker.transactions.init_producer(name, timeout_ms, expected, call.client_host)
         is_old = error is ErrorCode.producer_fenced and call.version < FENCED
         return _answer(call, ErrorCode.invalid_producer_epoch if is_old else error, pid, epoch)
     try:

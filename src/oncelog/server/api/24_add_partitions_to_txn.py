@@ -43,7 +43,7 @@ def _places(topics: Any) -> list[TopicPartition]:
 async def _for_client(name: str, pid: int, epoch: int, places: list[TopicPartition], call: Call) -> Errors:
     if not call.rights.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, name):
         return dict.fromkeys(places, ErrorCode.transactional_id_authorization_failed)
-    errors = {at: _check(at, call, is_client=True) for at in places}
+    errors = await _checked(places, call, is_client=True)
     if any(errors.values()):
         return {at: error or ErrorCode.operation_not_attempted for at, error in errors.items()}
     error = await call.broker.transactions.add_partitions(name, pid, epoch, places)
@@ -55,7 +55,7 @@ async def _for_client(name: str, pid: int, epoch: int, places: list[TopicPartiti
 async def _for_broker(wanted: Any, call: Call) -> Any:
     places = _places(wanted.topics)
     who = wanted.transactional_id, wanted.producer_id, wanted.producer_epoch
-    errors = {at: _check(at, call, is_client=False) for at in places}
+    errors = await _checked(places, call, is_client=False)
     if any(errors.values()):
         errors = {at: error or ErrorCode.operation_not_attempted for at, error in errors.items()}
     elif wanted.verify_only:
@@ -64,6 +64,14 @@ async def _for_broker(wanted: Any, call: Call) -> Any:
         errors = dict.fromkeys(places, await call.broker.transactions.add_partitions(*who, places))
     topics = await _topics(errors, call)
     return call.new("AddPartitionsToTxnResult", transactional_id=wanted.transactional_id, topic_results=topics)
+
+
+async def _checked(places: list[TopicPartition], call: Call, *, is_client: bool) -> Errors:
+    errors: Errors = {}
+    for at in places:
+        await call.broker.turns.pause()
+        errors[at] = _check(at, call, is_client=is_client)
+    return errors
 
 
 def _check(at: TopicPartition, call: Call, *, is_client: bool) -> ErrorCode:

@@ -1,6 +1,7 @@
 """WriteTxnMarkers, versions 1 and 2 (KIP-98, KIP-1228 version of the transaction): the end of transactions, by their
 coordinator or by an administrator who ends one that nobody coordinates (KIP-664)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
@@ -8,8 +9,8 @@ from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.packing import packed_aside
-from oncelog.server.transactions.markers import Marking
-from oncelog.transactions.machine import RAISES
+from oncelog.server.transactions.markers import Appended, Marking
+from oncelog.transactions.machine import RAISES, TopicPartition
 
 
 @packed_aside
@@ -31,17 +32,26 @@ async def _marker(marker: Any, call: Call, is_allowed: bool) -> Any:
         getattr(marker, "transaction_version", 0) >= RAISES,
     )
 
-    async def partition(name: str, index: int) -> Any:
-        error = ErrorCode.cluster_authorization_failed
-        if is_allowed:
-            error = await call.broker.markers.write_here((name, index), marking)
-        return call.new("WritableTxnMarkerPartitionResult", partition_index=index, error_code=error)
+    markers = call.broker.markers
 
-    async def topic(each: Any) -> Any:
-        partitions = await call.each(each.partition_indexes, lambda index: partition(each.name, index))
-        return call.new("WritableTxnMarkerTopicResult", name=each.name, partitions=partitions)
+    def append(at: TopicPartition) -> Appended | ErrorCode:
+        return markers.append(at, marking) if is_allowed else ErrorCode.cluster_authorization_failed
 
-    topics = await call.each(marker.topics, topic)
+    async def partition(at: TopicPartition, appended: Appended | ErrorCode) -> Any:
+        error = await markers.settled(appended)
+        return call.new("WritableTxnMarkerPartitionResult", partition_index=at[1], error_code=error)
+
+    async def topic(name: str, places: Sequence[TopicPartition], appended: Sequence[Appended | ErrorCode]) -> Any:
+        each = zip(places, appended, strict=True)
+        partitions = await call.each(each, lambda one: partition(*one))
+        return call.new("WritableTxnMarkerTopicResult", name=name, partitions=partitions)
+
+    waiting = []
+    for each in marker.topics:
+        places = [(each.name, index) for index in each.partition_indexes]
+        # All are appended before one of them is waited for: they become safe together.
+        waiting.append((each.name, places, await call.each(places, append)))
+    topics = await call.each(waiting, lambda each: topic(*each))
     return call.new("WritableTxnMarkerResult", producer_id=marker.producer_id, topics=topics)
 
 

@@ -27,9 +27,8 @@ async def handle(request: Any, call: Call) -> Any:
     accepted: dict[TopicPartition, CommittedOffset] = {}
     refused = _refused(request, call)
     for topic in request.topics:
-        if call.broker.turns.is_over():
-            await call.broker.turns.next()
         for each in topic.partitions:
+            await call.broker.turns.pause()
             at = TopicPartition(topic.name, each.partition_index)
             errors[at] = refused or _check(at, each, call)
             if errors[at] is ErrorCode.none:

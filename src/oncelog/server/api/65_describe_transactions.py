@@ -36,12 +36,9 @@ async def _state(name: str, call: Call) -> Any:
             topics=(),
         )
     by_topic: dict[str, list[int]] = {}
-    for topic, index in sorted(found.partitions):
-        if call.rights.may(Operation.DESCRIBE, Resource.TOPIC, topic):
-            by_topic.setdefault(topic, []).append(index)
-    topics = await call.each(
-        by_topic.items(), lambda each: call.new("TopicData", topic=each[0], partitions=tuple(each[1]))
-    )
+    for topic, index in found.partitions:
+        by_topic.setdefault(topic, []).append(index)
+    topics = await call.each(sorted(by_topic.items()), lambda each: _topic(*each, call))
     return call.new(
         "TransactionState",
         error_code=error,
@@ -51,8 +48,14 @@ async def _state(name: str, call: Call) -> Any:
         transaction_start_time=_EPOCH + timedelta(milliseconds=found.started_wall_ms),
         producer_id=found.pid,
         producer_epoch=found.epoch,
-        topics=topics,
+        topics=tuple(each for each in topics if each is not None),
     )
+
+
+def _topic(name: str, partitions: list[int], call: Call) -> Any:
+    """None where nobody may tell."""
+    is_told = call.rights.may(Operation.DESCRIBE, Resource.TOPIC, name)
+    return call.new("TopicData", topic=name, partitions=tuple(sorted(partitions))) if is_told else None
 
 
 API = Api(key=65, name="describe_transactions", versions=(0, 0), handle=handle)

@@ -23,7 +23,6 @@ from oncelog.server.groups.in_transactions import CommitsInTransactions
 from oncelog.server.groups.limits import consumer_limits_of, limits_of
 from oncelog.server.groups.messages import (
     MEMBER_BYTES,
-    MOST_ID_CHARACTERS,
     Answer,
     Effect,
     JoinAnswer,
@@ -39,6 +38,7 @@ from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.store import AnyGroup, GroupStore, Settled
 from oncelog.server.moves import Moves
+from oncelog.server.names import MOST_ID_CHARACTERS
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Partition, Topic, Topics
 

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 
 from oncelog.clock import Now
+from oncelog.log.steps import Pauses
 from oncelog.server.coordinator_topic import InTransaction
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.groups.offsets import ENTRY_BYTES, TopicPartition
+from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.store import AnyGroup, GroupStore, Settled
 from oncelog.server.topics import Partition
@@ -28,7 +29,7 @@ class CommitsInTransactions:
         client_host: str = "",
     ) -> Settled:
         """After `check`. They count once the transaction is committed."""
-        growth_bytes = len(committed) * ENTRY_BYTES + sum(len(each.metadata) for each in committed.values())
+        growth_bytes = self._store.pending.growth_bytes(within.pid, group_id, committed)
         if not self._store.has_room_for_offsets(growth_bytes):
             return ErrorCode.coordinator_not_available
         group = self._store.groups.get(group_id) or self._new_group(group_id, client_host, now)
@@ -53,12 +54,13 @@ class CommitsInTransactions:
             return ErrorCode.illegal_generation  # producers know no other word
         return ErrorCode.none if error is ErrorCode.rebalance_in_progress else error
 
-    def end(self, partition: Partition, pid: int, *, is_commit: bool) -> None:
-        """Its marker is in that partition of `__consumer_offsets`, below the high watermark."""
-        for group_id in self._store.end_transaction(partition, pid, is_commit=is_commit):
+    def ending(self, partition: Partition, pid: int, *, is_commit: bool) -> Pauses:
+        """Its marker is in that partition of `__consumer_offsets`, below the high watermark. A group at a time."""
+        for group_id in self._store.ending_transaction(partition, pid, is_commit=is_commit):
             group = self._store.groups.get(group_id)
             if group is not None:
                 self._store.forget_if_void(group)
+            yield
 
     def serves(self, partition: Partition) -> bool:
         """Whether the groups of that partition are here."""

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from oncelog.server.errors import ErrorCode
+from oncelog.server.names import MOST_ID_CHARACTERS
 
 Waiter = Hashable
 NO_MEMBER_ID = ""
 NO_LEADER = ""
 
 
-# Of the id of a group, a client, a member or an instance. Kafka has no bound of its own; topics end at 249.
-MOST_ID_CHARACTERS = 1000
 MOST_PROTOCOLS = 32  # of a member: all are looked at when members vote
 MEMBER_BYTES = 1000  # of memory, beside its ids and protocols
 PROTOCOL_BYTES = 64  # of memory, beside name and metadata

@@ -29,17 +29,17 @@ class Offsets:
         partitions = self._of_group.setdefault(group_id, {}).setdefault(topic, {})
         if not partitions:
             self._groups_of.setdefault(topic, {})[group_id] = None
-        self.held_bytes += _size_bytes(committed) - _size_bytes(partitions.get(partition))
+        self.held_bytes += size_bytes_of(committed) - size_bytes_of(partitions.get(partition))
         partitions[partition] = committed
 
     def growth_bytes(self, group_id: str, committed: Mapping[TopicPartition, CommittedOffset]) -> int:
         """By how much more would be held with these."""
-        return sum(_size_bytes(each) - _size_bytes(self.get(group_id, *at)) for at, each in committed.items())
+        return sum(size_bytes_of(each) - size_bytes_of(self.get(group_id, *at)) for at, each in committed.items())
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         topics = self._of_group.get(group_id, {})
         partitions = topics.get(topic, {})
-        self.held_bytes -= _size_bytes(partitions.pop(partition, None))
+        self.held_bytes -= size_bytes_of(partitions.pop(partition, None))
         if not partitions and topics.pop(topic, None) is not None:
             self._leave(group_id, topic)
         if not topics:
@@ -47,7 +47,7 @@ class Offsets:
 
     def forget(self, group_id: str) -> None:
         for topic, partitions in self._of_group.pop(group_id, {}).items():
-            self.held_bytes -= sum(map(_size_bytes, partitions.values()))
+            self.held_bytes -= sum(map(size_bytes_of, partitions.values()))
             self._leave(group_id, topic)
 
     def _leave(self, group_id: str, topic: str) -> None:
@@ -88,7 +88,7 @@ class Offsets:
                 yield group_id, dict(committed)
 
 
-def _size_bytes(committed: CommittedOffset | None) -> int:
+def size_bytes_of(committed: CommittedOffset | None) -> int:
     return 0 if committed is None else ENTRY_BYTES + len(committed.metadata)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from oncelog.server.groups.offsets import ENTRY_BYTES, TopicPartition
+from oncelog.server.groups.offsets import TopicPartition, size_bytes_of
 from oncelog.server.groups.records import CommittedOffset
 
 Committed = Mapping[TopicPartition, CommittedOffset]
@@ -14,19 +14,24 @@ class PendingOffsets:
         self._pids_of: dict[str, set[int]] = {}  # by group
         self.held_bytes = 0  # about
 
+    def growth_bytes(self, pid: int, group_id: str, committed: Committed) -> int:
+        """By how much more would be held with these."""
+        known = self._of_pid.get(pid, {}).get(group_id, {})
+        return sum(size_bytes_of(each) - size_bytes_of(known.get(at)) for at, each in committed.items())
+
     def put(self, pid: int, group_id: str, committed: Committed) -> None:
         of_group = self._of_pid.setdefault(pid, {}).setdefault(group_id, {})
-        before = len(of_group)
-        of_group.update(committed)
-        self.held_bytes += (len(of_group) - before) * ENTRY_BYTES
+        for at, each in committed.items():
+            self.held_bytes += size_bytes_of(each) - size_bytes_of(of_group.get(at))
+            of_group[at] = each
         self._pids_of.setdefault(group_id, set()).add(pid)
 
     def take(self, pid: int, belongs: Callable[[str], bool]) -> Iterator[tuple[str, Committed]]:
-        """What the producer's transaction has committed for those groups, which has ended."""
-        of_pid = self._of_pid.get(pid, {})
-        for group_id in [each for each in of_pid if belongs(each)]:
-            committed = self._remove(pid, group_id)
-            yield group_id, committed
+        """What the producer's transaction has committed for those groups, which has ended. Others may change what is
+        here between two groups."""
+        for group_id in [each for each in self._of_pid.get(pid, ()) if belongs(each)]:
+            if group_id in self._of_pid.get(pid, ()):
+                yield group_id, self._remove(pid, group_id)
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         at = TopicPartition(topic, partition)
@@ -50,5 +55,5 @@ class PendingOffsets:
             del self._of_pid[pid]
         if not pids:
             del self._pids_of[group_id]
-        self.held_bytes -= len(committed) * ENTRY_BYTES
+        self.held_bytes -= sum(map(size_bytes_of, committed.values()))
         return committed

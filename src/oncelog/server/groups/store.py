@@ -1,7 +1,6 @@
 """Groups and their offsets, in memory and in `__consumer_offsets`: every change is appended first, then remembered."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -20,6 +19,7 @@ from oncelog.server.groups.pending import PendingOffsets
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.names import OFFSETS_TOPIC
 from oncelog.server.settings import Settings
+from oncelog.server.shares import Shares
 from oncelog.server.topics import Partition, Topics
 
 TOMBSTONES_A_BATCH = 5_000  # many records are taken away in batches well below max.message.bytes
@@ -45,7 +45,7 @@ class GroupStore:
         self.offsets = Offsets()
         self.pending = PendingOffsets()
         self._settings = settings
-        self._made_by: Counter[str] = Counter()  # by host, since the start: the log does not say it
+        self._shares = Shares()  # by host, since the start: the log does not say it
         self._going: set[str] = set()
         kind = Kind(
             topic=OFFSETS_TOPIC,
@@ -103,15 +103,14 @@ class GroupStore:
         self.pending.put(within.pid, group_id, found)
         return self._settled_at(partition, end)
 
-    def end_transaction(self, partition: Partition, pid: int, *, is_commit: bool) -> list[str]:
-        """The marker of it is in the partition. The groups that have lost what was pending."""
-        ended = list(self.pending.take(pid, lambda group_id: self.topic.partition_of(group_id) is partition))
-        for group_id, committed in ended if is_commit else ():
-            for (topic, index), each in committed.items():
+    def ending_transaction(self, partition: Partition, pid: int, *, is_commit: bool) -> Iterator[str]:
+        """The marker of it is in the partition. Each group that has lost what was pending."""
+        for group_id, committed in self.pending.take(pid, lambda each: self.topic.partition_of(each) is partition):
+            for (topic, index), each in committed.items() if is_commit else ():
                 known = self.offsets.get(group_id, topic, index)
                 if known is None or known.end_offset < each.end_offset:
                     self.offsets.put(group_id, topic, index, each)
-        return [group_id for group_id, _ in ended]
+            yield group_id
 
     def has_offsets(self, group_id: str) -> bool:
         return self.offsets.has_any(group_id) or self.pending.has_any(group_id)
@@ -202,13 +201,11 @@ class GroupStore:
     # Groups by who made them
 
     def has_room(self, client_host: str) -> bool:
-        """A host may make a group as long as it has made fewer than are left for all. So none takes the last one, and
-        the others find room whatever one of them does."""
-        return self._made_by[client_host] < self._settings.oncelog_max_groups - len(self.groups)
+        return self._shares.has_room(client_host, self._settings.oncelog_max_groups - len(self.groups))
 
     def add(self, group: AnyGroup) -> None:
         self.replace(group)
-        self._made_by[group.made_by] += 1
+        self._shares.take(group.made_by)
 
     def replace(self, group: AnyGroup) -> None:
         """The one of its name, by one of another protocol."""
@@ -221,7 +218,5 @@ class GroupStore:
         self.pending.forget(group_id)
         group = self.groups.pop(group_id, None)
         self._listed = None
-        if group is not None and group.made_by in self._made_by:
-            self._made_by[group.made_by] -= 1
-            if not self._made_by[group.made_by]:
-                del self._made_by[group.made_by]
+        if group is not None:
+            self._shares.give_back(group.made_by)

@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, NamedTuple
 
 from oncelog.clock import Clock, Now
-from oncelog.log.partition import Fate
+from oncelog.log.partition import End, Fate
 from oncelog.log.steps import Pauses, Steps
 from oncelog.server.alarms import Alarms, CallLater, InTurns, TimerHandle
-from oncelog.server.coordinator_topic import CoordinatorTopic, KeyValue, Kind
+from oncelog.server.coordinator_topic import CoordinatorTopic, KeyValue, Kind, bytes_of_record
 from oncelog.server.eagerly import Pending, begun
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.high_watermark import settled_fate
+from oncelog.server.high_watermark import when_settled
 from oncelog.server.moves import Moves
-from oncelog.server.names import TRANSACTIONS_TOPIC
+from oncelog.server.names import MOST_ID_CHARACTERS, TRANSACTIONS_TOPIC
 from oncelog.server.ports import ClusterStorageError
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Partition, Topic, Topics
@@ -30,11 +30,11 @@ from oncelog.transactions.states import Done, Refusal, State
 
 logger = logging.getLogger(__name__)
 
+MINUTE_MS = 60_000
 LOOKED_AT = 500  # ids in a step
 TIMEOUTS, EXPIRY = "timeouts", "expiry"
 AGAIN_S = 0.1
 LATEST_S = 2.0  # between two attempts to tell the partitions
-MOST_ID_CHARACTERS = 2**15 - 1
 
 Run = Callable[[Steps[Topic]], Awaitable[Topic]]
 
@@ -77,11 +77,12 @@ class TransactionCoordinator:
         self.topic = CoordinatorTopic(
             kind, settings.message_max_bytes, topics, request_flush, broker_count, self._take_what_is_led
         )
-        self._memory = TransactionMemory(self.topic, self._came)
+        self._memory = TransactionMemory(self.topic, settings.oncelog_max_transactional_ids, self._came)
         self._moves = Moves(self._memory)
         self._alarms = Alarms(call_later or _call_later, lambda: clock.now().monotonic_ms, self._ring, in_turns)
         self._making: asyncio.Future[Topic] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._say_full_from_ms = 0
         self.is_running = False
 
     # Life
@@ -142,14 +143,16 @@ class TransactionCoordinator:
 
     # What clients ask
 
-    async def init_producer(self, transactional_id: str, timeout_ms: int, expected: Expected | None) -> Initialised:
+    async def init_producer(
+        self, transactional_id: str, timeout_ms: int, expected: Expected | None, client_host: str = ""
+    ) -> Initialised:
         error = self._refusal(transactional_id)
         if error is ErrorCode.none and not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
             error = ErrorCode.invalid_transaction_timeout
         if error is not ErrorCode.none:
             return Initialised(error)
         try:
-            entry = await self._entry(transactional_id, timeout_ms)
+            entry = await self._entry(transactional_id, timeout_ms, client_host)
             fresh_pid = await self._take_pid() if entry.now.is_epoch_exhausted else NO_PID
         except ClusterStorageError:
             return Initialised(ErrorCode.coordinator_not_available)
@@ -165,26 +168,30 @@ class TransactionCoordinator:
             error = await self._abort(entry)
             return Initialised(ErrorCode.concurrent_transactions if error is ErrorCode.none else error)
         error = await self._store(entry, found)
-        if error is not ErrorCode.none:
-            if entry.now.epoch == NO_EPOCH:  # nobody has been told of it
-                self.entries.pop(transactional_id, None)
-            return Initialised(error)
-        return Initialised(error, found.pid, found.epoch)
+        return Initialised(error) if error is not ErrorCode.none else Initialised(error, found.pid, found.epoch)
 
-    async def _entry(self, transactional_id: str, timeout_ms: int) -> Entry:
+    async def _entry(self, transactional_id: str, timeout_ms: int, client_host: str) -> Entry:
         entry = self.entries.get(transactional_id)
         if entry is None:
-            if len(self.entries) >= self._settings.oncelog_max_transactional_ids:
-                logger.warning("no room for another transactional id: see oncelog.max.transactional.ids")
+            if not self._memory.has_room(client_host):
+                self._say_full("another transactional id of %s: see oncelog.max.transactional.ids", client_host)
                 raise KafkaError(ErrorCode.coordinator_not_available)
             pid = await self._take_pid()
             error = self._refusal(transactional_id)
             if error is not ErrorCode.none:
                 raise KafkaError(error)
             fresh = machine.new(pid, timeout_ms, self._clock.now().wall_ms)
-            made = Entry(transactional_id, fresh, self._epoch_of(transactional_id))
-            entry = self.entries.setdefault(transactional_id, made)
+            entry = self.entries.get(transactional_id)  # another may have been faster
+            if entry is None:
+                entry = Entry(transactional_id, fresh, self._epoch_of(transactional_id), client_host)
+                self._memory.add(entry)
         return entry
+
+    def _say_full(self, what: str, of: str) -> None:
+        now_ms = self._clock.now().monotonic_ms
+        if now_ms >= self._say_full_from_ms:
+            self._say_full_from_ms = now_ms + MINUTE_MS
+            logger.warning("there is no room for " + what, of)
 
     def _epoch_of(self, transactional_id: str) -> int:
         partition = self.topic.partition_of(transactional_id)
@@ -200,6 +207,9 @@ class TransactionCoordinator:
         found = machine.added(entry.now, pid, epoch, frozenset(partitions), wall_ms)
         if isinstance(found, Transaction) and len(found.partitions) > self._settings.oncelog_max_transaction_partitions:
             return ErrorCode.invalid_request
+        if isinstance(found, Transaction) and not self._memory.has_room_for(entry, found):
+            self._say_full("more partitions of %r: all transactions together hold a million", transactional_id)
+            return ErrorCode.coordinator_not_available
         return await self._change(entry, found)
 
     def verify(
@@ -237,7 +247,6 @@ class TransactionCoordinator:
             return Initialised(error)
         if isinstance(found, Transaction):
             after = machine.completed(found, found.updated_wall_ms)
-            self._tell_partitions(entry)
         else:
             after = entry.now
         return Initialised(error, after.pid, after.epoch) if raises else Initialised(error)
@@ -268,29 +277,55 @@ class TransactionCoordinator:
     # What is stored
 
     async def _store(self, entry: Entry, new: Transaction) -> ErrorCode:
-        """It counts once it is safe."""
+        """It counts once it is safe, also where whoever asked for it has hung up meanwhile. What was decided is told to
+        the partitions then."""
         name = entry.transactional_id
-        entry.is_pending = True
+        if self.entries.get(name) is not entry:
+            return ErrorCode.not_coordinator  # it went elsewhere while something was waited for
+        record = records.encode_key(name), records.encode(new)
         try:
-            record = records.encode_key(name), records.encode(new)
+            if new.state is State.ONGOING:  # the record of its end must fit, too
+                self.topic.check_size(name, bytes_of_record(record) + records.MOST_GROWTH_BYTES)
             partition, end = self.topic.append(name, [record], self._clock.now())
-            fate = await settled_fate(partition, end)
         except KafkaError as refusal:
+            self._could_not_be_stored(entry)
             return refusal.code
-        finally:
-            entry.is_pending = False
-        if fate is not Fate.SAFE or self.entries.get(name) is not entry:
+        entry.is_pending = True
+        settled: list[ErrorCode] = []
+        waiter: asyncio.Future[None] | None = None
+
+        def told(fate: Fate) -> None:
+            settled.append(self._stored(entry, new, end, fate))
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)
+
+        when_settled(partition, end, told)
+        if not settled:
+            waiter = asyncio.get_running_loop().create_future()
+            await waiter
+        return settled[0]
+
+    def _stored(self, entry: Entry, new: Transaction, end: End, fate: Fate) -> ErrorCode:
+        if fate is not Fate.SAFE or self.entries.get(entry.transactional_id) is not entry:
+            self._could_not_be_stored(entry)
             return ErrorCode.not_coordinator
-        entry.now, entry.epoch = new, end.epoch
+        entry.is_pending = False
+        self._memory.change(entry, new, end.epoch)
+        if new.is_decided:
+            self._tell_partitions(entry)
         return ErrorCode.none
+
+    def _could_not_be_stored(self, entry: Entry) -> None:
+        entry.is_pending = False
+        is_new = entry.now.epoch == NO_EPOCH  # and nobody has been told of it
+        if is_new and self.entries.get(entry.transactional_id) is entry:
+            self._memory.forget(entry.transactional_id)
 
     async def _abort(self, entry: Entry) -> ErrorCode:
         """In the place of its producer, which is fenced by that."""
         fence = machine.fenced(entry.now, was_tried=entry.was_fence_tried)
         error = await self._store(entry, machine.aborted(fence, self._clock.now().wall_ms, raises=True))
         entry.was_fence_tried = error is not ErrorCode.none
-        if error is ErrorCode.none:
-            self._tell_partitions(entry)
         return error
 
     # What was decided
@@ -357,7 +392,8 @@ class TransactionCoordinator:
             if is_over and self._memory.is_current(entry):
                 logger.info("the transaction of %r has outlived its time, and is aborted", entry.transactional_id)
                 self._in_background(self._abort(entry))
-            if count % LOOKED_AT == 0:
+                yield
+            elif count % LOOKED_AT == 0:
                 yield
 
     def _in_background(self, work: Coroutine[Any, Any, object]) -> None:
@@ -390,7 +426,7 @@ class TransactionCoordinator:
             except KafkaError:
                 continue  # another time
             for each in some:
-                self.entries.pop(each.transactional_id, None)
+                self._memory.forget(each.transactional_id)
 
 
 def _at_once(pauses: Pauses) -> None:

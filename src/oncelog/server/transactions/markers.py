@@ -1,12 +1,12 @@
 """Markers: the ends of transactions in the partitions that they wrote to, here and at other brokers."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
 from oncelog.clock import Clock
 from oncelog.log.errors import LogStorageError
-from oncelog.log.partition import Fate
+from oncelog.log.partition import End, Fate
 from oncelog.producers import Decision
 from oncelog.replication.leadership import NOBODY
 from oncelog.server.errors import ErrorCode
@@ -22,6 +22,11 @@ from oncelog.wire.frames import MalformedFrame
 logger = logging.getLogger(__name__)
 
 VERSION = 2  # of WriteTxnMarkers
+_REFUSALS = {
+    Decision.UNKNOWN_PRODUCER: ErrorCode.unknown_producer_id,
+    Decision.FENCED: ErrorCode.invalid_producer_epoch,
+    Decision.COORDINATOR_FENCED: ErrorCode.transaction_coordinator_fenced,
+}
 _FENCED = (ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced)
 
 
@@ -35,6 +40,14 @@ class Marking(NamedTuple):
     raises: bool
 
 
+class Appended(NamedTuple):
+    """A marker that may not be safe yet."""
+
+    partition: Partition
+    end: End
+    marking: Marking
+
+
 class Markers:
     def __init__(
         self,
@@ -43,12 +56,15 @@ class Markers:
         peers: Callable[[], Peers],
         clock: Clock,
         request_flush: Callable[[Partition], None],
+        pause: Callable[[], Awaitable[None]],
     ) -> None:
+        """`pause` is called between any two partitions: a transaction may have thousands."""
         self._topics = topics
         self._groups = groups
         self._peers = peers
         self._clock = clock
         self._request_flush = request_flush
+        self._pause = pause
 
     async def write(self, entry: Entry, decided: Transaction) -> bool:
         """To every partition that has none yet, once. Whether another coordinator or producer has taken its place, so
@@ -56,15 +72,20 @@ class Markers:
         version = decided.version >= RAISES
         marking = Marking(decided.pid, decided.epoch, entry.epoch, decided.is_commit, version)
         is_fenced = False
+        here: dict[TopicPartition, Appended | ErrorCode] = {}
         elsewhere: dict[int, list[TopicPartition]] = {}
         for at in sorted(entry.missing):
+            await self._pause()
             partition = self._partition(at)
             if partition is None:
                 entry.missing.discard(at)  # its topic is gone, and what was written with it
             elif partition.leads or partition.leadership is None:
-                is_fenced = self._note(entry, at, await self.write_here(at, marking)) or is_fenced
+                here[at] = self.append(at, marking)
             elif partition.leadership.leader != NOBODY:
                 elsewhere.setdefault(partition.leadership.leader, []).append(at)
+        for at, appended in here.items():
+            await self._pause()
+            is_fenced = self._note(entry, at, await self.settled(appended)) or is_fenced
         for node_id, places in elsewhere.items():
             for at, code in (await self._ask(node_id, places, marking)).items():
                 is_fenced = self._note(entry, at, code) or is_fenced
@@ -82,7 +103,8 @@ class Markers:
         topic = self._topics.get(at[0])
         return topic.partitions[at[1]] if topic is not None and 0 <= at[1] < len(topic.partitions) else None
 
-    async def write_here(self, at: TopicPartition, marking: Marking) -> ErrorCode:
+    def append(self, at: TopicPartition, marking: Marking) -> Appended | ErrorCode:
+        """To that partition, if it is here."""
         partition = self._partition(at)
         if partition is None:
             return ErrorCode.unknown_topic_or_partition
@@ -103,17 +125,22 @@ class Markers:
         except LogStorageError:
             return ErrorCode.kafka_storage_error
         if marked.decision is not Decision.APPEND:
-            is_newer = marked.decision is Decision.COORDINATOR_FENCED
-            return ErrorCode.transaction_coordinator_fenced if is_newer else ErrorCode.invalid_producer_epoch
+            return _REFUSALS[marked.decision]
         partition.appended()
-        fate = partition.fate(marked.end)
-        if fate is Fate.WAITS:
+        if partition.fate(marked.end) is Fate.WAITS:
             self._request_flush(partition)
-            fate = await settled_fate(partition, marked.end)
-        if fate is Fate.LOST:
+        return Appended(partition, marked.end, marking)
+
+    async def settled(self, appended: Appended | ErrorCode) -> ErrorCode:
+        """Once it is safe."""
+        if isinstance(appended, ErrorCode):
+            return appended
+        partition, end, marking = appended
+        if await settled_fate(partition, end) is Fate.LOST:
             return ErrorCode.not_leader_or_follower
-        if is_for_groups:
-            self._groups.in_transactions.end(partition, marking.pid, is_commit=marking.is_commit)
+        if partition.topic.name == OFFSETS_TOPIC:
+            for _ in self._groups.in_transactions.ending(partition, marking.pid, is_commit=marking.is_commit):
+                await self._pause()
         return ErrorCode.none
 
     async def _ask(
