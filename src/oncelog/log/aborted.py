@@ -15,6 +15,7 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -77,15 +78,9 @@ class AbortedTransactions:
         except OSError as error:
             logger.warning("%s cannot be read: %s", self.path, error)
             return 0
-        if len(data) < _HEAD.size or not data.startswith(_MAGIC):
-            return 0
-        self._dropped = _HEAD.unpack_from(data)[1]
-        end = len(data) - (len(data) - _HEAD.size) % _ENTRY.size
-        for pid, first_offset, marker_offset, crc in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size : end]):
-            is_next = (self._last_marker[-1] if self._written else -1) < marker_offset < up_to_offset
-            if not is_next or crc32c(_NUMBERS.pack(pid, first_offset, marker_offset)) != crc:
-                break
-            self._index(Aborted(pid, first_offset, marker_offset))
+        self._dropped, entries = entries_in(data)
+        for each in takewhile(lambda each: each.marker_offset < up_to_offset, entries):
+            self._index(each)
         if len(data) > _HEAD.size + self._written * _ENTRY.size:
             try:
                 self._handles.get(self.path).truncate(_HEAD.size + self._written * _ENTRY.size)
@@ -231,6 +226,23 @@ class AbortedTransactions:
         if not self._said:
             logger.warning("%s is kept in memory; a start makes it anew: %s", self.path, error)
             self._said = True
+
+
+def entries_in(data: bytes) -> tuple[int, Iterator[Aborted]]:
+    """Of a file: how many were dropped, and those in it, as far as they are whole and in order."""
+    if len(data) < _HEAD.size or not data.startswith(_MAGIC):
+        return 0, iter(())
+    return _HEAD.unpack_from(data)[1], _whole_entries(data)
+
+
+def _whole_entries(data: bytes) -> Iterator[Aborted]:
+    last_marker, end = -1, len(data) - (len(data) - _HEAD.size) % _ENTRY.size
+    for *numbers, crc in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size : end]):
+        entry = Aborted(*numbers)
+        if entry.marker_offset <= last_marker or crc32c(_NUMBERS.pack(*entry)) != crc:
+            return
+        yield entry
+        last_marker = entry.marker_offset
 
 
 def _encoded(entry: Aborted) -> bytes:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from oncelog.log import notes, snapshots
+from oncelog.log.aborted_check import AbortedCheck
 from oncelog.log.cleaner_state import CleanerState
 from oncelog.log.compaction_swap import damage_of_swap
 from oncelog.log.disk import Disk, File, read_whole
@@ -123,6 +124,9 @@ class _Check:
         self._known = known_of(disk, folder, self._names, stayed_up)
         self._gaps_below = gaps_below(disk, folder, self._names, self._known)
         self._snapshot: snapshots.Snapshot | None = None  # the newest that is good
+        self._newest: snapshots.Snapshot | None = None  # the same, for as long as this looks
+        self._aborted = AbortedCheck(disk, folder)
+        self._compacted_to = 0
         self._expected = -1  # the offset that comes next, where that is known
         self._end = (-1, 0)  # the segment that the batch before is in, and the byte where that ends
         self._epoch = -1
@@ -158,6 +162,7 @@ class _Check:
                 self._check_segment(piece, pieces[number + 1 :])
         if self._snapshot is not None and self._expected == self._snapshot.point.offset:
             self._check_point(self._snapshot.point, self._end, (pieces[-1].base_offset, 0))
+        self._check_aborted()
         checked.end_offset = max(self._expected, checked.start_offset)
         if self._known.stayed_up and self._expected < checked.start_offset:
             checked.damaged(
@@ -225,7 +230,8 @@ class _Check:
             self._checked.note(f"{FLUSHED_FILE} is not what was written; a start does without it")
         if CLEANER_FILE in self._names:
             try:
-                CleanerState.decode(read_whole(self._disk, f"{self._folder}/{CLEANER_FILE}"))
+                state = CleanerState.decode(read_whole(self._disk, f"{self._folder}/{CLEANER_FILE}"))
+                self._compacted_to = state.dirty_offset
             except ValueError as error:
                 self._checked.note(f"{CLEANER_FILE} is wrong ({error}); compaction begins anew")
 
@@ -246,8 +252,18 @@ class _Check:
             if newest and bases and piece is None and snapshot.point.base_offset >= min(bases):
                 self._checked.damaged(f"{name} speaks of the segment {snapshot.point.base_offset}, which is missing")
             if newest and piece is not None:
-                self._snapshot = snapshot
+                self._snapshot = self._newest = snapshot
             newest = False
+
+    def _check_aborted(self) -> None:
+        """Where the log itself is damaged, nothing can be said of it."""
+        checked, note = self._checked, self._aborted.note(self._newest)
+        if note:
+            checked.note(note)
+        elif not checked.damage:
+            damage = self._aborted.damage(self._newest, checked.start_offset, self._compacted_to)
+            if damage:
+                checked.damaged(damage)
 
     # The segments
 
@@ -336,6 +352,7 @@ class _Check:
         if is_whole:
             self._checked.batches += 1
             self._checked.records += 0 if header.is_control else header.record_count
+            self._aborted.saw(header, batch)
             if self._on_batch is not None:
                 self._on_batch(header, batch)
         return True

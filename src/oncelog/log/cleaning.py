@@ -10,8 +10,7 @@ from threading import Event
 from oncelog.log.aborted import Aborted
 from oncelog.log.disk import write_all
 from oncelog.log.handles import Handles
-from oncelog.log.markers import marker_of
-from oncelog.log.replay import aborted_by
+from oncelog.log.replay import aborted_of
 from oncelog.log.segment import Segment
 from oncelog.producers import FIRST_KAFKA_PID
 from oncelog.records.errors import InvalidRecord
@@ -123,16 +122,12 @@ class Seen:
                     raise Stopped
                 if header.producer_id in rules.live_pids:
                     self._last[header.producer_id, header.is_control] = header.base_offset
-                if header.is_control and header.producer_id >= FIRST_KAFKA_PID:
-                    self._note(header, reader.batch(position, header.size_bytes))
+                if header.is_control:
+                    aborted = aborted_of(header, reader.batch(position, header.size_bytes))
+                    if aborted is not None:
+                        self._note_aborted(aborted)
 
         for aborted in rules.ended_behind:
-            self._note_aborted(aborted)
-
-    def _note(self, header: BatchHeader, batch: bytes) -> None:
-        marker = marker_of(batch)
-        aborted = None if marker is None else aborted_by(header.producer_id, marker, header.base_offset)
-        if aborted is not None:
             self._note_aborted(aborted)
 
     def _note_aborted(self, aborted: Aborted) -> None:

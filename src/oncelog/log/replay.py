@@ -63,15 +63,22 @@ def aborted_by(pid: int, marker: Marker, marker_offset: int) -> Aborted | None:
     return Aborted(pid, marker.first_offset, marker_offset)
 
 
+def aborted_of(header: BatchHeader, batch: Buffer) -> Aborted | None:
+    """What a marker says, if the batch is one."""
+    if not header.attributes & CONTROL or header.producer_id < FIRST_KAFKA_PID:
+        return None
+    marker = marker_of(batch)
+    return None if marker is None else aborted_by(header.producer_id, marker, header.base_offset)
+
+
 def aborted_within(segments: Iterable[Segment], to_offset: int) -> Iterator[Aborted]:
     """What the markers before the offset say."""
     for segment in segments:
         for position, header in segment.walk():
             if header.base_offset >= to_offset:
                 return
-            if header.attributes & CONTROL and header.producer_id >= FIRST_KAFKA_PID:
-                marker = marker_of(segment.batch(position, header.size_bytes))
-                found = None if marker is None else aborted_by(header.producer_id, marker, header.base_offset)
+            if header.attributes & CONTROL:
+                found = aborted_of(header, segment.batch(position, header.size_bytes))
                 if found is not None:
                     yield found
 

@@ -47,6 +47,14 @@ def test_ids_have_a_bound() -> None:
     house.stop()
 
 
+def test_a_transaction_writes_to_so_many_partitions() -> None:
+    house = house_with("oncelog.max.transaction.partitions=3", partitions=4)
+    who = house.init(NAME)
+    assert house.add(NAME, who, TOPIC, range(3)) is ErrorCode.none
+    assert house.add(NAME, who, TOPIC, range(4)) is ErrorCode.invalid_request
+    house.stop()
+
+
 def test_the_partitions_of_all_transactions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "MOST_PARTITIONS", 30)
     house = house_with(partitions=20)
