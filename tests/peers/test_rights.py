@@ -10,7 +10,7 @@ import pytest
 from oncelog.security.bindings import Binding, Permission
 from oncelog.security.operations import Operation
 from oncelog.server.api_rights import NEEDS
-from tests.peers import rights, rights_questions
+from tests.peers import rights, rights_of_transactions, rights_questions
 from tests.peers.apache import quick_kafka
 from tests.peers.jars import kafka_java
 from tests.peers.oncelog_process import OncelogProcess
@@ -70,10 +70,10 @@ def test_the_answer_is_kafkas(pair: Pair, name: str, given: tuple[Binding, ...])
 
 
 def test_every_request_that_kafka_has_is_asked() -> None:
-    assert rights_questions.write in rights.QUESTIONS["produce"]
+    asked = rights.QUESTIONS["produce"]
+    assert rights_questions.write in asked and rights_of_transactions.writes_in_transactions in asked
     own = {"lease_pid", "resume_pid", "describe_leases", "api_versions", "sasl_handshake", "sasl_authenticate"}
-    about_transactions = {name for name in NEEDS if "txn" in name or "transactions" in name}  # not asked of both yet
-    assert rights.QUESTIONS.keys() == NEEDS.keys() - own - about_transactions
+    assert rights.QUESTIONS.keys() == NEEDS.keys() - own
 
 
 def test_kafka_acls_adds_lists_and_removes(pair: Pair) -> None:
