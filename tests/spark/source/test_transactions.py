@@ -1,5 +1,5 @@
 """Topics written by transactions: markers are no rows and no loss, and what was aborted or is open is left to the
-isolation level, as in Spark's own source. Only a stock Kafka has transactions."""
+isolation level, as in Spark's own source."""
 
 from typing import Any
 
@@ -21,11 +21,12 @@ _left_open: list[confluent_kafka.Producer] = []  # its broker hears of it for as
 
 
 @pytest.fixture(scope="module")
-def written(kafka: ServerProcess) -> str:
-    """A topic with committed, aborted and plain records in turn, and at its end a transaction that is still open."""
-    with RawConnection(kafka.port) as raw:
+def written(server: ServerProcess) -> str:
+    """A topic with committed, aborted and plain records in turn, and at its end a transaction that is still
+    open."""
+    with RawConnection(server.port) as raw:
         topic = new_topic(raw, "transactions")
-    properties = {"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 0, "log_level": 0}
+    properties = {"bootstrap.servers": server.bootstrap_servers, "linger.ms": 0, "log_level": 0}
     plain = confluent_kafka.Producer(properties)
     within = confluent_kafka.Producer(properties | {"transactional.id": "tests", "transaction.timeout.ms": 900_000})
     within.init_transactions(WAIT_S)
@@ -45,11 +46,6 @@ def written(kafka: ServerProcess) -> str:
     return topic
 
 
-@pytest.fixture
-def reads(spark: Any, kafka: ServerProcess) -> Reads:
-    return Reads(spark, kafka)
-
-
 @pytest.mark.parametrize(("isolation", "count"), [({}, 73), (COMMITTED, 52)], ids=["uncommitted", "committed"])
 def test_a_batch_has_the_rows_that_its_isolation_level_lets_it_see(
     written: str, reads: Reads, isolation: dict[str, str], count: int
@@ -63,9 +59,9 @@ def test_a_batch_has_the_rows_that_its_isolation_level_lets_it_see(
 
 
 def test_a_stream_of_committed_records_ends_though_its_last_offsets_are_no_rows(
-    written: str, spark: Any, kafka: ServerProcess, tmp_path: Any
+    written: str, spark: Any, server: ServerProcess, tmp_path: Any
 ) -> None:
-    streams = Streams(spark, kafka, tmp_path)
+    streams = Streams(spark, server, tmp_path)
     for source in (OURS, SPARKS):
         streams.run(
             source,
@@ -82,9 +78,9 @@ def test_a_stream_of_committed_records_ends_though_its_last_offsets_are_no_rows(
 
 
 def test_a_range_that_an_open_transaction_holds_back_is_an_error_and_not_fewer_rows(
-    written: str, kafka: ServerProcess, monkeypatch: pytest.MonkeyPatch
+    written: str, server: ServerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(range_engine, "IDLE_S", 0.2)
-    properties = {"bootstrap.servers": kafka.bootstrap_servers, "isolation.level": "read_committed"}
+    properties = {"bootstrap.servers": server.bootstrap_servers, "isolation.level": "read_committed"}
     with pytest.raises(KafkaException, match="an open transaction holds back what comes after offset 84"):
         list(read_columns(properties, Range(written, 0, 0, 85), patience_s=1.0))
