@@ -1,15 +1,19 @@
-"""Stock clients in transactions against our brokers: Kafka Streams, the Java client's copier, librdkafka."""
+"""Stock clients in transactions against our brokers: Kafka Streams, the Java client's copier, librdkafka, franz-go."""
 
 import subprocess
+import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import oncelog
+from tests.cluster.stock.in_go import program as franz_program
 from tests.peers.jars import MissingPeer, jars, java, kafka_java, need_or_skip
 
 STREAMS = Path(__file__).parent / "streams" / "ExactlyOnce.java"
@@ -113,3 +117,69 @@ def test_librdkafka_commits_aborts_and_is_fenced() -> None:
         with pytest.raises(KafkaException) as fenced:
             first.commit_transaction(30)
         assert fenced.value.args[0].fatal()
+
+
+@contextmanager
+def living(*command: str) -> Iterator[Callable[[], None]]:
+    """A process that is started again whenever it has ended; called, it is killed."""
+    is_over, current = Event(), [subprocess.Popen(command)]
+
+    def watch() -> None:
+        while not is_over.is_set():
+            try:
+                current[0].wait(0.1)
+            except subprocess.TimeoutExpired:
+                continue
+            if not is_over.is_set():
+                current[0] = subprocess.Popen(command)
+
+    watching = Thread(target=watch)
+    watching.start()
+    try:
+        yield lambda: current[0].kill()
+    finally:
+        is_over.set()
+        watching.join()
+        current[0].kill()
+        current[0].wait()
+
+
+def librdkafka() -> list[str]:
+    return [sys.executable, "-m", "tests.peers.copier"]
+
+
+def franz_go() -> list[str]:
+    return [str(franz_program()), "copy"]
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)  # where franz-go is built first
+@pytest.mark.parametrize("brokers", [1, 3])
+@pytest.mark.parametrize("client", [librdkafka, franz_go])
+def test_a_copy_is_exact_though_its_client_and_brokers_are_killed(
+    client: Callable[[], list[str]], brokers: int
+) -> None:
+    """Partition by partition in order, and each record once."""
+    try:
+        command = client()
+    except MissingPeer as missing:
+        need_or_skip(missing)
+    with oncelog.Server(brokers=brokers) as server:
+        servers = server.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": servers})
+        for made in admin.create_topics([NewTopic(topic, 2) for topic in ("in", "out")]).values():
+            made.result()
+        producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+        for number in range(RECORDS):
+            producer.produce("in", b"%d" % number, key=b"%d" % (number % 2), partition=number % 2)
+        producer.flush()
+        found: dict[bytes | None, list[int]] = defaultdict(list)
+        with living(*command, servers, "in", "out", "copier") as kill:
+            for number, (key, value) in enumerate(committed(servers, "out", 2, RECORDS)):
+                found[key].append(int(value))
+                if number in (150, 450, 900):
+                    kill()
+                if brokers > 1 and number in (300, 700):
+                    server.kill(number // 300)
+                    server.start(number // 300)
+        assert found == {b"%d" % key: list(range(key, RECORDS, 2)) for key in range(2)}

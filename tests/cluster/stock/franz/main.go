@@ -2,6 +2,7 @@
 //
 //	franz send SERVERS TOPIC          each line of the input, KEY VALUE, is produced; "ok VALUE" or "failed VALUE WHY"
 //	franz read SERVERS TOPIC GROUP    until the input ends: "read PARTITION OFFSET VALUE", "has PARTITION ...", "error WHY"
+//	franz copy SERVERS FROM TO NAME   copies for ever, in transactions, as the member and the producer of that name
 //
 // FRANZ_AUTHORITY is a file of PEM, and says that there is TLS; FRANZ_MECHANISM, FRANZ_USER and FRANZ_PASSWORD who it is.
 package main
@@ -41,9 +42,12 @@ func main() {
 	// A broker that hangs holds up what was asked of it for as long as these say.
 	patience := []kgo.Opt{servers, kgo.RequestTimeoutOverhead(impatient), kgo.ProduceRequestTimeout(impatient), kgo.DialTimeout(impatient)}
 	patience = append(patience, security()...)
-	if os.Args[1] == "send" {
+	switch os.Args[1] {
+	case "send":
 		send(os.Args[3], patience)
-	} else {
+	case "copy":
+		copyInTransactions(os.Args[3], os.Args[4], os.Args[5], patience)
+	default:
 		read(os.Args[3], os.Args[4], patience)
 	}
 }
