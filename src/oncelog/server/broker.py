@@ -108,9 +108,7 @@ class Broker:
             run=self.turns.run,
             broker_count=lambda: len(cluster.members),
         )
-        self.verifying = Verifying(
-            self.transactions, lambda: self.peers, is_off=not settings.transaction_partition_verification_enable
-        )
+        self.verifying = Verifying(self.transactions, lambda: self.peers, settings)
         self.housekeeping = Housekeeping(settings, self.topics, self.clock, disk, self.metrics, self.turns)
         self.memory = Memory(settings.queued_max_request_bytes)
         self.ports: Mapping[str, int] = {}  # by listener, once it listens

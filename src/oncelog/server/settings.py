@@ -364,6 +364,12 @@ class Settings:
     transaction_partition_verification_enable: bool = boolean(
         True, "A batch of a transaction is taken in only where its coordinator knows of the partition."
     )
+    add_partitions_to_txn_retry_backoff_ms: int = integer(
+        20, "A Produce request looks so often whether its producer's last transaction has ended.", low=1
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: int = integer(
+        100, "How long a Produce request waits for that at most; then its client is told to ask again.", low=0
+    )
     transaction_state_log_num_partitions: int = integer(
         1, "Partitions of __transaction_state. Kafka's 50 spread the work over brokers; here there is one.", low=1
     )

@@ -46,6 +46,7 @@ class House:
         self.groups = GroupCoordinator(settings, self.topics, clock, self.timers.call_later)
         self.next_pid = first_pid
         self.pid_is_late: asyncio.Event | None = None
+        self.pause_is_long: asyncio.Event | None = None
         self.flushes: list[Partition] = []  # that were asked for
         self.pauses = 0  # in which others would have had their turn
         self.steps = 0  # of what is gone through in turns
@@ -73,6 +74,8 @@ class House:
 
     async def _pause(self) -> None:
         self.pauses += 1
+        if self.pause_is_long is not None:
+            await self.pause_is_long.wait()
 
     def _in_turns(self, pauses: Pauses) -> None:
         for _ in pauses:

@@ -2,12 +2,14 @@
 is appended, so that none comes after its end. Clients of the second version leave it to the broker to add partitions.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from oncelog.replication.leadership import NOBODY
 from oncelog.server.errors import ErrorCode
 from oncelog.server.ports import Peers
+from oncelog.server.settings import Settings
 from oncelog.server.topics import Partition
 from oncelog.server.transactions.coordinator import TransactionCoordinator
 from oncelog.transactions.machine import TopicPartition
@@ -18,18 +20,36 @@ Errors = dict[TopicPartition, ErrorCode]
 
 
 class Verifying:
-    def __init__(self, coordinator: TransactionCoordinator, peers: Callable[[], Peers], *, is_off: bool) -> None:
+    def __init__(self, coordinator: TransactionCoordinator, peers: Callable[[], Peers], settings: Settings) -> None:
         self._coordinator = coordinator
         self._peers = peers
-        self._is_off = is_off  # partitions that clients add themselves are taken on trust
+        # Partitions that clients add themselves are taken on trust then.
+        self._is_off = not settings.transaction_partition_verification_enable
+        self._again_s = settings.add_partitions_to_txn_retry_backoff_ms / 1000
+        self._most_attempts = 1 + settings.add_partitions_to_txn_retry_backoff_max_ms // (
+            settings.add_partitions_to_txn_retry_backoff_ms
+        )
 
     async def ask(
         self, transactional_id: str, pid: int, epoch: int, places: Sequence[TopicPartition], *, adds: bool
     ) -> Errors:
-        """What its coordinator says of each."""
-        coordinator = self._coordinator
+        """What its coordinator says of each. While the transaction before is ending, partitions of the next are added a
+        little later: a client that is told so may wait for seconds before it asks again."""
         if self._is_off and not adds:
             return dict.fromkeys(places, ErrorCode.none)
+        found: Errors = {}
+        for attempt in range(self._most_attempts if adds else 1):
+            if attempt:
+                await asyncio.sleep(self._again_s)
+            found = await self._ask(transactional_id, pid, epoch, places, adds=adds)
+            if ErrorCode.concurrent_transactions not in found.values():
+                break
+        return found
+
+    async def _ask(
+        self, transactional_id: str, pid: int, epoch: int, places: Sequence[TopicPartition], *, adds: bool
+    ) -> Errors:
+        coordinator = self._coordinator
         partition = coordinator.partition_of(transactional_id)
         is_elsewhere = partition is not None and not partition.leads and partition.leadership is not None
         if partition is not None and is_elsewhere:
