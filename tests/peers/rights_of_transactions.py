@@ -45,7 +45,7 @@ def coordinators_of_transactions(c: RawConnection) -> object:
 def producers_in_transactions(c: RawConnection) -> object:
     for each in IDS:
         fresh(c, each)
-    return [once_passed(lambda each=each: init_once(c, each))[0] for each in IDS]  # type: ignore[misc]
+    return [once_passed(lambda each=each: init_once(c, each))[0] for each in IDS]
 
 
 @about("produce")
