@@ -60,6 +60,18 @@ DIFFERENCES: dict[str, Difference] = {
         "IncrementalAlterConfigs: a `compression.type`; an operation that does not exist",
         NAMED,
     ),
+    "change the configs of a group and of client metrics": Difference(
+        ["none"] * 4,
+        ["invalid_config"] * 4,
+        "IncrementalAlterConfigs, AlterConfigs: another value for a group or for client metrics",
+        "They are shown, and change nothing here.",
+    ),
+    "list every resource that has configs": Difference(
+        ["none", [2, 4, 8]],
+        ["none", [2, 4]],
+        "ListConfigResources: loggers of brokers (8)",
+        "Levels of loggers are not changed from afar.",
+    ),
     "create a topic of small segments": Difference(
         "invalid_config",
         "none",

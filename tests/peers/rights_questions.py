@@ -330,7 +330,9 @@ def delete_acls(c: RawConnection) -> object:
 
 def config_resources() -> list[dict[str, Any]]:
     topics = [{"resource_type": 2, "resource_name": name} for name in TOPICS]
-    return [*topics, {"resource_type": 4, "resource_name": ""}]
+    groups = [{"resource_type": 32, "resource_name": name} for name in (GROUP, HIDDEN_GROUP)]
+    metrics = {"resource_type": 16, "resource_name": "any"}
+    return [*topics, *groups, metrics, {"resource_type": 4, "resource_name": ""}]
 
 
 @about("describe_configs")
@@ -399,6 +401,20 @@ def offset_delete(c: RawConnection) -> object:
     wanted = [{"name": name, "partitions": [{"partition_index": 1}]} for name in TOPICS]
     answers = [c.call("offset_delete", 0, group_id=group, topics=wanted) for group in (GROUP, HIDDEN_GROUP)]
     return [(each.error_code.name, partitions(each.topics)) for each in answers]
+
+
+@about("describe_quorum")
+def quorum(c: RawConnection) -> object:
+    asked = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+    answer = c.call("describe_quorum", 2, topics=asked)
+    return answer.error_code.name, len(answer.topics), len(answer.nodes)
+
+
+@about("list_config_resources")
+def listed_config_resources(c: RawConnection) -> object:
+    answer = c.call("list_config_resources", 1, resource_types=[2, 4])
+    named = {(each.resource_type, each.resource_name) for each in answer.config_resources}
+    return answer.error_code.name, sorted(each for each in named if each[0] == 4 or each[1] in TOPICS)
 
 
 @about("describe_cluster")

@@ -106,6 +106,16 @@ def test_settings_of_the_broker_are_described(tool: Tool) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.thorough
+def test_what_consoles_ask_about_groups_metrics_and_the_quorum_is_answered(tool: Tool) -> None:
+    status = tool(f"{TOOLS}.MetadataQuorumCommand", "describe", "--status")
+    assert "LeaderId:               1\n" in status and "CurrentVoters" in status
+    described = ("kafka.admin.ConfigCommand", "--describe", "--all", "--entity-type")
+    assert "consumer.session.timeout.ms=45000" in tool(*described, "groups", "--entity-name", "readers")
+    assert "interval.ms=300000" in tool(*described, "client-metrics", "--entity-name", "some")
+    tool(f"{TOOLS}.ClientMetricsCommand", "--list")
+
+
 def test_offsets_are_told_by_every_kind_of_time(tool: Tool, made: str) -> None:
     say(tool, made, [f"line {i}" for i in range(10)])
     for time, wanted in (("earliest", 0), ("latest", 10), ("-1", 10)):

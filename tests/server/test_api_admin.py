@@ -267,3 +267,30 @@ def test_no_partition_is_on_its_way_anywhere(admin: Admin) -> None:
     admin.new_topic("a")
     answer = admin.ask("list_partition_reassignments", 0, topics=None)
     assert (answer.error_code, answer.topics) == (ErrorCode.none, ())
+
+
+@pytest.mark.parametrize("version", versions("describe_quorum"))
+def test_a_server_that_stands_alone_is_its_own_quorum(admin: Admin, version: int) -> None:
+    asked = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+    first = admin.ask("describe_quorum", version, topics=asked).topics[0].partitions[0].high_watermark
+    admin.new_topic("a")
+    answer = admin.ask("describe_quorum", version, topics=asked)
+    (partition,) = answer.topics[0].partitions
+    assert (answer.error_code, partition.error_code, partition.leader_id) == (ErrorCode.none, ErrorCode.none, 1)
+    assert partition.high_watermark > first, "what a topic is stands in that log"
+    assert [each.replica_id for each in partition.current_voters] == [1] and not partition.observers
+
+
+@pytest.mark.parametrize("version", versions("alter_partition_reassignments"))
+def test_partitions_that_are_asked_to_where_they_are_stay(admin: Admin, version: int) -> None:
+    """Each entry is answered by itself, also where one partition is named twice."""
+    admin.new_topic("a")
+    partitions = [{"partition_index": 0, "replicas": to} for to in ([1], None, [1, 1], [1])]
+    topics = [{"name": "a", "partitions": partitions}]
+    (topic,) = admin.ask("alter_partition_reassignments", version, topics=topics).responses
+    assert [each.error_code for each in topic.partitions] == [
+        ErrorCode.none,
+        ErrorCode.no_reassignment_in_progress,
+        ErrorCode.invalid_replica_assignment,
+        ErrorCode.none,
+    ]

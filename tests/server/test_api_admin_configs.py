@@ -347,3 +347,54 @@ def test_alter_configs_is_refused_for_its_reason(
     resource = {"resource_type": TOPIC, "resource_name": name, "configs": given}
     (response,) = admin.ask("alter_configs", 2, resources=[resource]).responses
     assert (response.error_code, topic.configs) == (code, {"segment.bytes": "5000"})
+
+
+GROUP, CLIENT_METRICS = 32, 16
+
+
+@pytest.mark.parametrize("version", versions("describe_configs"))
+@pytest.mark.parametrize(
+    ("kind", "name", "value"), [(GROUP, "consumer.session.timeout.ms", "45000"), (CLIENT_METRICS, "match", "")]
+)
+def test_groups_and_client_metrics_tell_configs_that_nobody_has_changed(
+    admin: Admin, version: int, kind: int, name: str, value: str
+) -> None:
+    result = describe(admin, version, kind, "any", include_synonyms=True)
+    assert result.error_code is ErrorCode.none
+    assert values_of(result)[name] == (value, 5)
+    assert all(each.read_only for each in result.configs)
+    assert describe(admin, version, kind, "").error_code is ErrorCode.invalid_request
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "operation", "value", "code"),
+    [
+        (GROUP, "consumer.session.timeout.ms", 0, " 45000 ", ErrorCode.none),
+        (GROUP, "consumer.session.timeout.ms", 1, None, ErrorCode.none),
+        (GROUP, "consumer.session.timeout.ms", 0, "45001", ErrorCode.invalid_config),
+        (GROUP, "interval.ms", 0, "300000", ErrorCode.invalid_config),
+        (CLIENT_METRICS, "interval.ms", 0, "300000", ErrorCode.none),
+        (CLIENT_METRICS, "interval.ms", 0, "1000", ErrorCode.invalid_config),
+        (CLIENT_METRICS, "metrics", 2, "org.apache", ErrorCode.invalid_config),
+        (CLIENT_METRICS, "no.such", 1, None, ErrorCode.invalid_request),
+    ],
+)
+def test_configs_of_groups_and_client_metrics_stay_as_they_are(
+    admin: Admin, kind: int, name: str, operation: int, value: str | None, code: ErrorCode
+) -> None:
+    assert change(admin, kind, "any", (name, operation, value)) is code
+
+
+def test_resources_that_have_configs_are_listed(admin: Admin) -> None:
+    admin.new_topic("orders")
+
+    def listed(version: int, **values: Any) -> Any:
+        answer = admin.ask("list_config_resources", version, **values)
+        return answer.error_code, [
+            (each.resource_name, getattr(each, "resource_type", 16)) for each in answer.config_resources
+        ]
+
+    assert listed(0) == (ErrorCode.none, [])
+    assert listed(1, resource_types=[]) == (ErrorCode.none, [("1", BROKER), ("orders", TOPIC)])
+    assert listed(1, resource_types=[TOPIC, GROUP]) == (ErrorCode.none, [("orders", TOPIC)])
+    assert listed(1, resource_types=[TOPIC, 3]) == (ErrorCode.unsupported_version, [])

@@ -49,6 +49,7 @@ def questions(topic: str, group: str = GROUP) -> list[Asked]:
     }
     quota = {"entity": [{"entity_type": "user", "entity_name": "anna"}], "ops": []}
     configs = [{"resource_type": 2, "resource_name": topic}, {"resource_type": 4, "resource_name": ""}]
+    configs += [{"resource_type": 16, "resource_name": topic}, {"resource_type": 32, "resource_name": group}]
     return [
         ("fetch", 12, {"replica_id": -1, "topics": [{"topic": topic, "partitions": [{"partition": 0}]}]}),
         ("list_offsets", 7, {"topics": [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}]}),
@@ -104,6 +105,8 @@ def questions(topic: str, group: str = GROUP) -> list[Asked]:
         ("alter_client_quotas", 1, {"entries": [quota], "validate_only": True}),
         ("describe_user_scram_credentials", 0, {"users": None}),
         ("alter_user_scram_credentials", 0, {"deletions": [{"name": "anna", "mechanism": 1}], "upsertions": []}),
+        ("describe_quorum", 2, {"topics": [{"topic_name": "__cluster_metadata", "partitions": []}]}),
+        ("list_config_resources", 1, {"resource_types": []}),
         ("describe_cluster", 1, {"include_cluster_authorized_operations": True, "endpoint_type": 1}),
         ("describe_producers", 0, {"topics": [{"name": topic, "partition_indexes": [0]}]}),
         ("unregister_broker", 0, {"broker_id": 7}),

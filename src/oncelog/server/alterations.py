@@ -7,10 +7,8 @@ from typing import Any
 
 from oncelog.log.steps import Steps
 from oncelog.security.operations import Operation
-from oncelog.security.operations import Resource as Kind
-from oncelog.server.api_rights import demand, demand_cluster
 from oncelog.server.call import Call
-from oncelog.server.config_resources import Resource
+from oncelog.server.config_resources import demand_configs
 from oncelog.server.errors import ErrorCode, KafkaError
 
 Alter = Callable[[Any, Call, bool], Steps[None]]
@@ -28,19 +26,12 @@ async def answer_each(request: Any, call: Call, response_name: str, alter: Alter
     return call.new(response_name, responses=tuple(responses))
 
 
-def _check_rights(asked: Any, call: Call) -> None:
-    if asked.resource_type == Resource.TOPIC:
-        demand(call.rights, Operation.ALTER_CONFIGS, Kind.TOPIC, asked.resource_name)
-    elif asked.resource_type == Resource.BROKER:
-        demand_cluster(call.rights, Operation.ALTER_CONFIGS)
-
-
 async def _answer(asked: Any, call: Call, alter: Alter, is_repeated: bool, validate_only: bool) -> Any:
     code, message = ErrorCode.none, None
     try:
         if is_repeated:
             raise KafkaError(ErrorCode.invalid_request, "Each resource must appear at most once.")
-        _check_rights(asked, call)
+        demand_configs(call.rights, Operation.ALTER_CONFIGS, asked.resource_type, asked.resource_name)
         # In a task of its own: what has begun is done whole, also when the client hangs up half-way.
         await asyncio.shield(asyncio.ensure_future(call.broker.turns.run(alter(asked, call, validate_only))))
     except KafkaError as refusal:

@@ -136,11 +136,13 @@ NEEDS: Final[dict[str, tuple[Need, ...]]] = {
     "delete_acls": (_cluster(Operation.ALTER, "each is refused"),),
     "describe_configs": (
         _topic(Operation.DESCRIBE_CONFIGS, "for a topic's"),
-        _cluster(Operation.DESCRIBE_CONFIGS, "for a broker's"),
+        _group(Operation.DESCRIBE_CONFIGS, "for a group's"),
+        _cluster(Operation.DESCRIBE_CONFIGS, "for a broker's, and for client metrics"),
     ),
     "alter_configs": (
         _topic(Operation.ALTER_CONFIGS, "for a topic's"),
-        _cluster(Operation.ALTER_CONFIGS, "for a broker's"),
+        _group(Operation.ALTER_CONFIGS, "for a group's"),
+        _cluster(Operation.ALTER_CONFIGS, "for a broker's, and for client metrics"),
     ),
     "describe_log_dirs": (_cluster(Operation.DESCRIBE, WHOLE),),
     "sasl_authenticate": (),
@@ -149,7 +151,8 @@ NEEDS: Final[dict[str, tuple[Need, ...]]] = {
     "elect_leaders": (_cluster(Operation.ALTER, WHOLE),),
     "incremental_alter_configs": (
         _topic(Operation.ALTER_CONFIGS, "for a topic's"),
-        _cluster(Operation.ALTER_CONFIGS, "for a broker's"),
+        _group(Operation.ALTER_CONFIGS, "for a group's"),
+        _cluster(Operation.ALTER_CONFIGS, "for a broker's, and for client metrics"),
     ),
     "alter_partition_reassignments": (_cluster(Operation.ALTER, WHOLE),),
     "list_partition_reassignments": (_cluster(Operation.DESCRIBE, WHOLE),),
@@ -158,6 +161,8 @@ NEEDS: Final[dict[str, tuple[Need, ...]]] = {
     "alter_client_quotas": (_cluster(Operation.ALTER_CONFIGS, "each is refused"),),
     "describe_user_scram_credentials": (_cluster(Operation.DESCRIBE, WHOLE),),
     "alter_user_scram_credentials": (_cluster(Operation.ALTER, "each is refused"),),
+    "describe_quorum": (_cluster(Operation.DESCRIBE, WHOLE),),
+    "list_config_resources": (_cluster(Operation.DESCRIBE_CONFIGS, WHOLE),),
     "describe_cluster": (
         _cluster(Operation.DESCRIBE, "for what the client may do to the cluster; else nothing is told"),
     ),

@@ -10,10 +10,16 @@ from typing import Any, Final
 
 from oncelog.clock import Now
 from oncelog.log.steps import Steps
+from oncelog.security.operations import Operation as Right
+from oncelog.security.operations import Resource as Guarded
+from oncelog.server.access import Rights
+from oncelog.server.api_rights import demand, demand_cluster
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.fixed_configs import CLIENT_METRICS, GROUPS, FixedConfig, FixedConfigs
 from oncelog.server.settings import SETTINGS, Settings
 from oncelog.server.settings_reading import conflicts
 from oncelog.server.topic_configs import TOPIC_CONFIGS, effective
+from oncelog.server.topic_rules import check_name
 from oncelog.server.topics import Topic, Topics
 from oncelog.settings import INT_MAX, Kind, Setting, SettingsError, text_of
 from oncelog.wire.bounds import MOST_STRING_BYTES
@@ -24,6 +30,11 @@ Inherited = Callable[[str], Any]  # the value of a name that is not set here
 class Resource(IntEnum):
     TOPIC = 2
     BROKER = 4
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+FIXED: Final[Mapping[int, FixedConfigs]] = {Resource.CLIENT_METRICS: CLIENT_METRICS, Resource.GROUP: GROUPS}
 
 
 class Source(IntEnum):
@@ -74,7 +85,29 @@ class Change:
     value: str | None
 
 
+def demand_configs(rights: Rights, operation: Right, resource_type: int, name: str) -> None:
+    """Raises KafkaError where they may not be described, or altered. Of no other resource are there any."""
+    if resource_type == Resource.TOPIC:
+        demand(rights, operation, Guarded.TOPIC, name)
+    elif resource_type == Resource.GROUP:
+        demand(rights, operation, Guarded.GROUP, name)
+    elif resource_type in (Resource.BROKER, Resource.CLIENT_METRICS):
+        demand_cluster(rights, operation)
+
+
 # Describing
+
+
+def describe(topics: Topics, resource_type: int, name: str) -> list[Entry]:
+    if resource_type == Resource.TOPIC:
+        check_name(name)
+        return describe_topic(topics.settings, existing_topic(topics, name))
+    if resource_type == Resource.BROKER:
+        return describe_broker(topics.settings, name)
+    if resource_type in FIXED:
+        FIXED[resource_type].check_name(name)
+        return [_fixed_entry(key, config) for key, config in FIXED[resource_type].configs.items()]
+    raise unsupported_resource(resource_type)
 
 
 def describe_topic(settings: Settings, topic: Topic) -> list[Entry]:
@@ -117,6 +150,18 @@ def describe_broker(settings: Settings, name: str) -> list[Entry]:
         source = synonyms[0].source if synonyms else Source.DEFAULT
         entries.append(_entry(setting, text_of(settings.value(setting.name)), source, synonyms))
     return entries
+
+
+def _fixed_entry(name: str, config: FixedConfig) -> Entry:
+    return Entry(
+        name=name,
+        value=config.value,
+        source=Source.DEFAULT,
+        config_type=_TYPES[config.kind],
+        doc=config.doc,
+        is_read_only=True,
+        synonyms=[] if config.synonym is None else [Synonym(config.synonym, config.value, Source.DEFAULT)],
+    )
 
 
 def _config_type(setting: Setting) -> int:
@@ -170,6 +215,11 @@ def alter(
         _check_broker_configs(topics.settings, changed)
         if not validate_only:
             yield from topics.altering_broker_configs(changed, now)
+    elif resource_type in FIXED:
+        fixed = FIXED[resource_type]
+        fixed.check_name(name)
+        for change in changes:
+            fixed.check_change(change.name, None if change.operation == Operation.DELETE else change.value)
     else:
         raise unsupported_resource(resource_type)
 
@@ -188,7 +238,7 @@ def replace(
     if resource_type == Resource.TOPIC:
         have: Mapping[str, str] = existing_topic(topics, name).configs
     else:
-        have = topics.settings.changed
+        have = topics.settings.changed if resource_type == Resource.BROKER else {}
     changes = [Change(key, Operation.DELETE, None) for key in have if key not in named]
     changes += [Change(key, Operation.SET, value) for key, value in wanted]
     return alter(topics, resource_type, name, changes, now, validate_only=validate_only)
@@ -272,7 +322,10 @@ def check_broker_name(settings: Settings, name: str) -> None:
 
 
 def unsupported_resource(resource_type: int) -> KafkaError:
-    return _invalid_request(f"Unsupported resource type {resource_type}: topics (2) and brokers (4) have configs here")
+    return _invalid_request(
+        f"Unsupported resource type {resource_type}: topics (2), brokers (4), client metrics (16) and groups (32) have "
+        "configs here"
+    )
 
 
 def _invalid_request(message: str) -> KafkaError:

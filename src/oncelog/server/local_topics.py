@@ -67,6 +67,10 @@ class LocalTopics(Topics):
         yield self._metadata.log
         yield from super().logs()
 
+    @property
+    def metadata(self) -> PartitionLog:
+        return self._metadata.log
+
     # Changing
 
     def creating(

@@ -109,6 +109,11 @@ class Topics(ABC):
                 yield partition.log
 
     @property
+    def metadata(self) -> PartitionLog | None:
+        """The log in which topics themselves are kept; None where several brokers agree on them elsewhere."""
+        return None
+
+    @property
     def partition_count(self) -> int:
         there = sum(len(topic.partitions) for topic in self._by_name.values())
         return there + sum(self._on_their_way.values())

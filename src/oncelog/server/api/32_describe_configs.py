@@ -3,22 +3,16 @@
 from typing import Any
 
 from oncelog.security.operations import Operation
-from oncelog.security.operations import Resource as Kind
 from oncelog.server.api import Api
-from oncelog.server.api_rights import demand, demand_cluster
 from oncelog.server.call import Call
 from oncelog.server.config_resources import (
     Entry,
-    Resource,
     Synonym,
-    describe_broker,
-    describe_topic,
-    existing_topic,
-    unsupported_resource,
+    demand_configs,
+    describe,
 )
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
-from oncelog.server.topic_rules import check_name
 
 
 @packed_aside
@@ -32,7 +26,8 @@ def _result(asked: Any, request: Any, call: Call) -> Any:
     code, message = ErrorCode.none, None
     entries: list[Entry] = []
     try:
-        entries = _entries(asked, call)
+        demand_configs(call.rights, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name)
+        entries = describe(call.broker.topics, asked.resource_type, asked.resource_name)
     except KafkaError as refusal:
         code, message = refusal.code, refusal.message
     wanted = None if asked.configuration_keys is None else frozenset(asked.configuration_keys)
@@ -44,18 +39,6 @@ def _result(asked: Any, request: Any, call: Call) -> Any:
         resource_name=asked.resource_name,
         configs=tuple(_config(entry, request, call) for entry in entries if wanted is None or entry.name in wanted),
     )
-
-
-def _entries(asked: Any, call: Call) -> list[Entry]:
-    settings = call.broker.settings
-    if asked.resource_type == Resource.TOPIC:
-        demand(call.rights, Operation.DESCRIBE_CONFIGS, Kind.TOPIC, asked.resource_name)
-        check_name(asked.resource_name)
-        return describe_topic(settings, existing_topic(call.broker.topics, asked.resource_name))
-    if asked.resource_type == Resource.BROKER:
-        demand_cluster(call.rights, Operation.DESCRIBE_CONFIGS)
-        return describe_broker(settings, asked.resource_name)
-    raise unsupported_resource(asked.resource_type)
 
 
 def _config(entry: Entry, request: Any, call: Call) -> Any:

@@ -10,7 +10,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
 from oncelog.server.partitions import topic_of
 from oncelog.server.topic_rules import check_brokers
-from oncelog.server.topics import Targets, Topic
+from oncelog.server.topics import Partition, Targets, Topic
 
 NOTHING_MOVES = "No partition reassignment is in progress."
 
@@ -29,23 +29,25 @@ async def handle(request: Any, call: Call) -> Any:
 
 
 async def _topic(asked: Any, request: Any, call: Call, failure: KafkaError | None) -> Any:
-    targets, refused = {}, {}
+    targets: dict[int, Any] = {}
+    refused: dict[int, KafkaError] = {}  # by their place in the request
     try:
         if failure is not None:
             raise failure
         topic = topic_of(call.broker.topics, asked.name)
-        for each in asked.partitions:
+        for place, each in enumerate(asked.partitions):
             try:
                 _check(topic, each, request, call)
-                targets[each.partition_index] = each.replicas
+                if not _is_there(topic.partitions[each.partition_index], each.replicas, call):
+                    targets[each.partition_index] = each.replicas
             except KafkaError as refusal:
-                refused[each.partition_index] = refusal
+                refused[place] = refusal
         await _move(topic, targets, call)
     except KafkaError as refusal:
         failure = refusal
 
-    def answer(each: Any) -> Any:
-        refusal = refused.get(each.partition_index, failure)
+    def answer(place: int, each: Any) -> Any:
+        refusal = refused.get(place, failure)
         return call.new(
             "ReassignablePartitionResponse",
             partition_index=each.partition_index,
@@ -53,7 +55,8 @@ async def _topic(asked: Any, request: Any, call: Call, failure: KafkaError | Non
             error_message=None if refusal is None else refusal.message,
         )
 
-    return call.new("ReassignableTopicResponse", name=asked.name, partitions=await call.each(asked.partitions, answer))
+    partitions = await call.each(enumerate(asked.partitions), lambda each: answer(*each))
+    return call.new("ReassignableTopicResponse", name=asked.name, partitions=partitions)
 
 
 def _check(topic: Topic, asked: Any, request: Any, call: Call) -> None:
@@ -71,6 +74,14 @@ def _check(topic: Topic, asked: Any, request: Any, call: Call) -> None:
             ErrorCode.invalid_replication_factor,
             f"The replication factor would change from {factor} to {len(asked.replicas)}, which the request forbids.",
         )
+
+
+def _is_there(partition: Partition, replicas: Any, call: Call) -> bool:
+    """On these brokers already, and on its way to no others: nothing is to be done, whoever shares them out."""
+    state = partition.leadership
+    if state is None:
+        return bool(replicas == (call.broker.node_id,))
+    return not (state.adding or state.removing) and state.replicas == replicas
 
 
 async def _move(topic: Topic, targets: Targets, call: Call) -> None:

@@ -1,0 +1,30 @@
+"""What web consoles and tools that manage a cluster ask, and each of its brokers answers."""
+
+from pathlib import Path
+
+from kio.schema.errors import ErrorCode
+
+from tests.cluster.brokers import Brokers
+
+
+async def test_what_consoles_ask_is_answered_by_each_broker(tmp_path: Path) -> None:
+    cluster = Brokers(tmp_path)
+    try:
+        await cluster.start(1, 2, 3)
+        assert await cluster.create(partitions=1) is ErrorCode.none
+        before = cluster.tree.leaderships("orders")
+        for node in (1, 2, 3):
+            asked = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+            quorum = await cluster.ask(node, "describe_quorum", 2, topics=asked)
+            assert quorum.error_code is ErrorCode.unsupported_version and "tree" in quorum.error_message
+            listed = (await cluster.ask(node, "list_config_resources", 1, resource_types=[2, 4])).config_resources
+            found = {(each.resource_type, each.resource_name) for each in listed}
+            assert found == {(4, "1"), (4, "2"), (4, "3"), (2, "orders")}
+            key = "consumer.session.timeout.ms"
+            group = [{"resource_type": 32, "resource_name": "any", "configuration_keys": [key]}]
+            (result,) = (await cluster.ask(node, "describe_configs", 4, resources=group)).results
+            assert [each.value for each in result.configs] == ["45000"]
+            assert await cluster.move("orders", 0, list(before[0].replicas), at=node) is ErrorCode.none
+        assert cluster.tree.leaderships("orders") == before, "it is there already"
+    finally:
+        await cluster.close()
