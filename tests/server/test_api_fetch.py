@@ -8,7 +8,9 @@ from uuid import UUID
 import pytest
 
 from oncelog.embedded import Server
+from oncelog.security.operations import Operation, Resource
 from oncelog.server.errors import ErrorCode
+from tests.peers import rights
 from tests.raw import RawConnection, Rec, batch
 from tests.raw.topics import new_topic
 from tests.waiting import until
@@ -102,17 +104,18 @@ def test_a_long_poll_ends_when_a_record_arrives(server: Server, raw: RawConnecti
     assert raw.answer().responses[0].partitions[0].records[17:] == ONE[17:]
 
 
-def ask_and_wait(server: Server, raw: RawConnection, topic: str, *, min_bytes: int, offset: int = 0) -> None:
-    raw.ask(
-        "fetch",
-        11,
-        max_wait=60_000,
-        min_bytes=min_bytes,
-        max_bytes=1 << 20,
-        session_epoch=-1,
-        forgotten_topics_data=[],
-        topics=[{"topic": topic, "partitions": [part(offset)]}],
-    )
+def ask_and_wait(
+    server: Server, raw: RawConnection, topic: str, *, min_bytes: int, offset: int = 0, **more: Any
+) -> None:
+    values: dict[str, Any] = {
+        "max_wait": 60_000,
+        "min_bytes": min_bytes,
+        "max_bytes": 1 << 20,
+        "session_epoch": -1,
+        "forgotten_topics_data": [],
+        "topics": [{"topic": topic, "partitions": [part(offset)]}],
+    }
+    raw.ask("fetch", 11, **(values | more))
     partition = server.broker.topics.partition(topic, 0)
     assert partition is not None
     until(lambda: len(partition.polls) == 1, "the fetch to wait")
@@ -251,11 +254,43 @@ def test_leader_epochs_are_checked(server: Server, raw: RawConnection, topic: st
     assert with_epoch(epoch) is ErrorCode.fenced_leader_epoch
 
 
-def test_sessions_are_declined_in_kafkas_words(raw: RawConnection, topic: str) -> None:
+def test_a_session_says_only_what_has_changed(server: Server, raw: RawConnection, topic: str) -> None:
     topics = [{"topic": topic, "partitions": [part()]}]
-    assert fetch(raw, 11, topics, session_epoch=0).session_id == 0
-    claimed = fetch(raw, 11, [], session_id=77, session_epoch=3)
+    opened = fetch(raw, 11, topics, session_epoch=0)
+    assert opened.session_id > 0 and len(opened.responses) == 1
+    within = {"session_id": opened.session_id}
+    assert fetch(raw, 11, [], session_epoch=1, **within).responses == ()
+    ask_and_wait(server, raw, topic, min_bytes=1, topics=[], session_epoch=2, **within)
+    with RawConnection(server.bootstrap_servers) as other:
+        other.produce(topic, 0, ONE)
+    told = raw.answer()
+    assert (told.session_id, told.responses[0].partitions[0].records[17:]) == (opened.session_id, ONE[17:])
+    claimed = fetch(raw, 11, [], session_epoch=2, **within)
+    assert (claimed.error_code, claimed.responses) == (ErrorCode.invalid_fetch_session_epoch, ())
+    fetch(raw, 11, [], session_epoch=-1, **within)
+    claimed = fetch(raw, 11, [], session_epoch=3, **within)
     assert (claimed.error_code, claimed.responses) == (ErrorCode.fetch_session_id_not_found, ())
+
+
+def test_rights_are_asked_for_at_each_fetch_of_a_session() -> None:
+    with Server(settings=rights.SETTINGS) as server, RawConnection(server.bootstrap_servers) as admin:
+        rights.open_to_one_host(admin)
+        admin.create_topic("orders")
+        found = server.broker.topics.get("orders")
+        assert found is not None
+        given = [rights.rule(Resource.TOPIC, Operation.READ, name="orders")]
+        rights.give(admin, given)
+        for version, name in ((11, {"topic": "orders"}), (17, {"topic_id": found.id})):
+            with RawConnection(server.bootstrap_servers, from_host=rights.THERE) as other:
+                opened = fetch(other, version, [{**name, "partitions": [part()]}], session_epoch=0)
+                within = {"session_id": opened.session_id}
+                assert fetch(other, version, [], session_epoch=1, **within).responses == ()
+                rights.take_back(admin)
+                told = fetch(other, version, [], session_epoch=2, **within).responses[0].partitions[0]
+                assert (told.error_code, told.high_watermark) == (ErrorCode.topic_authorization_failed, -1)
+                rights.give(admin, given)
+                told = fetch(other, version, [], session_epoch=3, **within).responses[0].partitions[0]
+                assert (told.error_code, told.high_watermark) == (ErrorCode.none, 0)
 
 
 def test_a_fetch_of_nothing_is_answered_at_once(raw: RawConnection) -> None:

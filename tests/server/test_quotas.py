@@ -166,6 +166,22 @@ def test_a_fetch_that_is_too_much_is_answered_without_records(
     assert server.broker.metrics.throttled == {"fetch": 1}
 
 
+def test_a_session_is_over_whose_reader_was_told_nothing(
+    server: Server, raw: RawConnection, other: RawConnection, clock: ManualClock
+) -> None:
+    """What it holds to be told would be wrong."""
+    topic = new_topic(other)
+    for _ in range(10):
+        other.produce(topic, 0, batch([b"x" * 5_000]))
+    set_quota(other, RAW, consumer_byte_rate=1000.0)
+    opened = raw.call("fetch", 11, **(fetching(topic, 0) | {"session_epoch": 0}))
+    assert opened.session_id and len(server.broker.fetch_sessions) == 1
+    within = {"session_id": opened.session_id, "session_epoch": 1}
+    told = raw.call("fetch", 11, **(fetching(topic, 2) | within))
+    assert throttle_ms(told) > 0
+    assert (told.session_id, told.responses, len(server.broker.fetch_sessions)) == (0, (), 0)
+
+
 def test_a_batch_that_is_larger_than_all_windows_comes_at_last(
     server: Server, raw: RawConnection, other: RawConnection, clock: ManualClock
 ) -> None:

@@ -85,10 +85,12 @@ def test_a_damaged_request_is_read_as_kio_reads_it_or_left_to_kio(version: int, 
 
 @pytest.mark.parametrize("version", range(7, 19))
 def test_forgotten_topics_are_left_to_kio(version: int) -> None:
+    called = UUID(int=7).bytes if version >= FETCH_TOPIC_IDS else b"t"
     name: dict[str, Any] = {"topic_id": UUID(int=7)} if version >= FETCH_TOPIC_IDS else {"topic": "t"}
     body = body_of(version, {"topics": [], "forgotten_topics_data": [{**name, "partitions": [1]}]})
     assert read_fetch(body, 0, len(body), version) is None
-    assert read_by_kio(version, body).topics == []
+    read = read_by_kio(version, body)
+    assert isinstance(read, FetchRequest) and (read.topics, read.forgotten) == ([], ((called, (1,)),))
 
 
 followed = st.builds(FollowedPartition, int32, int32, int64, int32, int64, int32, int64)

@@ -27,7 +27,9 @@ aborted = st.lists(st.tuples(offsets, offsets), max_size=3)  # pid and first off
 fetched = st.builds(Fetched, int32, codes, offsets, offsets, st.binary(max_size=400), tags, offsets, aborted)
 
 
-def written_by_kio(version: int, correlation_id: int, topics: Any, error_code: int, read_committed: bool) -> bytes:
+def written_by_kio(
+    version: int, correlation_id: int, topics: Any, *, error_code: int, session_id: int, read_committed: bool
+) -> bytes:
     module = __import__(f"kio.schema.fetch.v{version}.response", fromlist=["x"])
     named = "topic_id" if version >= FETCH_TOPIC_IDS else "topic"
 
@@ -51,7 +53,7 @@ def written_by_kio(version: int, correlation_id: int, topics: Any, error_code: i
             values["diverging_epoch"] = module.EpochEndOffset(epoch=epoch, end_offset=end_offset)
         return module.PartitionData(**values)
 
-    top: dict[str, Any] = {"error_code": ErrorCode(error_code), "session_id": 0} if version >= 7 else {}
+    top: dict[str, Any] = {"error_code": ErrorCode(error_code), "session_id": session_id} if version >= 7 else {}
     entity = module.FetchResponse(
         throttle_time=module.i32Timedelta.parse(__import__("datetime").timedelta(0)),
         responses=tuple(
@@ -76,13 +78,15 @@ def written_by_kio(version: int, correlation_id: int, topics: Any, error_code: i
 def test_answers_as_kio_writes(version: int, data: st.DataObject, read_committed: bool) -> None:
     key = ids if version >= FETCH_TOPIC_IDS else names
     topics = data.draw(st.lists(st.tuples(key, st.lists(fetched, max_size=4)), max_size=3))
-    error_code = data.draw(codes) if version >= 7 else 0
+    error_code = data.draw(codes | st.just(0)) if version >= 7 else 0
+    session_id = data.draw(st.integers(0, 2**31 - 1)) if version >= 7 else 0
     if not read_committed:  # nobody else is told
         topics = [(name, [each._replace(aborted=()) for each in some]) for name, some in topics]
 
-    buffers = encode_fetched(version, 77, topics, error_code=error_code, read_committed=read_committed)
+    more: dict[str, Any] = {"error_code": error_code, "session_id": session_id, "read_committed": read_committed}
+    buffers = encode_fetched(version, 77, topics, **more)
 
-    assert b"".join(buffers) == written_by_kio(version, 77, topics, error_code, read_committed)
+    assert b"".join(buffers) == written_by_kio(version, 77, topics, **more)
 
 
 def test_records_are_handed_on_without_a_copy() -> None:

@@ -1,5 +1,6 @@
 """What a server owns, and what its handlers ask. `service.py` makes it listen."""
 
+import secrets
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from oncelog.server.access import Access
 from oncelog.server.aside import Aside
 from oncelog.server.bodies import Bodies
 from oncelog.server.endpoints import WILDCARDS, endpoints
+from oncelog.server.fetch_sessions import FetchSessions
 from oncelog.server.flusher import Flusher
 from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.housekeeping import Housekeeping
@@ -31,6 +33,7 @@ from oncelog.server.transactions.coordinator import TransactionCoordinator
 from oncelog.server.transactions.markers import Markers
 from oncelog.server.transactions.verifying import Verifying
 from oncelog.server.turns import Turns
+from oncelog.settings import INT_MAX
 
 
 class OpenTopics(Protocol):
@@ -84,6 +87,11 @@ class Broker:
         self.kafka_pids = kafka_pids(cluster, self.clock, known_pid)
         self.turns = Turns(lambda: self.clock.now().monotonic_ms, self.at_disk.threads)
         self.looks = Looks(lambda: self.clock.now().monotonic_ms)
+        self.fetch_sessions = FetchSessions(
+            settings.max_incremental_fetch_session_cache_slots,
+            settings.min_incremental_fetch_session_eviction_ms,
+            lambda: secrets.randbelow(INT_MAX) + 1,
+        )
         self.groups = GroupCoordinator(
             settings,
             self.topics,

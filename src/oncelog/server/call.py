@@ -47,6 +47,7 @@ class Encoded(NamedTuple):
     buffers: Sequence[bytes | bytearray | memoryview | Slice]
     has_slices: bool = False
     held_bytes: int = 0  # of the memory for answers, by one that was read before it could be sent
+    session_id: int = 0  # of the fetch session that counts on its client being told this
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from oncelog.metrics.text import Family, Sample, labels, lines_of
 from oncelog.replication.leadership import Leadership
 from oncelog.server.api import apis
 from oncelog.server.broker import Broker
+from oncelog.server.fetch_sessions import FetchSessions
 from oncelog.server.process import PROCESS
 from oncelog.server.topics import Partition, Topic
 
@@ -69,6 +70,13 @@ def _by_quota(name: str, unit: float = 1) -> Callable[[Broker], Iterator[Sample]
 
 def _connections(broker: Broker) -> Iterator[Sample]:
     yield "", broker.metrics.connections_open
+
+
+def _of_sessions(name: str, text: str, value: Callable[[FetchSessions], int]) -> Family[Broker]:
+    def samples(broker: Broker) -> Iterator[Sample]:
+        yield "", value(broker.fetch_sessions)
+
+    return Family(name, "counter" if name.endswith("_total") else "gauge", text, samples)
 
 
 # Topics
@@ -250,6 +258,15 @@ FAMILIES: tuple[Family[Broker], ...] = (
         "gauge",
         "Bytes of log on the disk.",
         _each_partition(lambda broker, partition: partition.log.size_bytes),
+    ),
+    _of_sessions("oncelog_fetch_sessions", "Fetch sessions that are kept.", len),
+    _of_sessions(
+        "oncelog_fetch_session_partitions", "Partitions of all fetch sessions.", lambda sessions: sessions.partitions
+    ),
+    _of_sessions(
+        "oncelog_fetch_session_evictions_total",
+        "Fetch sessions that gave way to another one.",
+        lambda sessions: sessions.evictions,
     ),
     Family(
         "oncelog_partitions_offline",

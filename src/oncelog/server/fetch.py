@@ -4,7 +4,7 @@ A wait is called when one of its partitions moves, by the partition itself; nobo
 """
 
 import asyncio
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from oncelog.security.operations import Operation, Resource
 from oncelog.server.api_rights import demand
 from oncelog.server.call import Call, Encoded
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.fetch_sessions import ENDS, NOTHING, Following, Kept, Opening
 from oncelog.server.partitions import partition_of, topic_of
 from oncelog.server.straight import STRAIGHT_BYTES
 from oncelog.server.topics import Partition, Topic
@@ -56,6 +57,19 @@ class Asked:
     def stands_before_the_last_segment(self) -> bool:
         log = None if self.partition is None else self.partition.log
         return log is not None and self.offset < min(log.segments.active.base_offset, log.high_watermark)
+
+    def is_known(self, kept: Mapping[int, Kept]) -> bool:
+        """There is nothing to read, and nothing to say that the reader was not told."""
+        partition, one = self.partition, kept.get(self.index)
+        if partition is None or partition.is_deleted or self.error_code or one is None or not partition.leads:
+            return False
+        log, offset = partition.log, self.offset
+        if one.told != (offset, offset, log.log_start_offset):
+            return False
+        if not (offset == log.high_watermark == log.stable_offset == log.next_offset):
+            return False
+        self.seen_bytes = log.appended_bytes
+        return True
 
     def read(
         self, max_bytes: int, *, at_least_one: bool, in_slices: bool, committed_only: bool = False
@@ -116,8 +130,9 @@ def _topic(name: bytes, call: Call) -> Topic:
 class Fetch:
     """One Fetch request, from its arrival to its answer."""
 
-    def __init__(self, request: FetchRequest, call: Call) -> None:
+    def __init__(self, request: FetchRequest, call: Call, session: Opening | Following | None = None) -> None:
         self._call = call
+        self._session = session
         self._memory = call.broker.memory
         self._read_committed = request.isolation_level == READ_COMMITTED
         self._min_bytes: int = request.min_bytes
@@ -140,17 +155,29 @@ class Fetch:
         refusal = 0
         try:
             topic = _topic(name, self._call)
+            if self._session is not None and self._call.version >= FETCH_TOPIC_IDS:
+                self._session.names[name] = topic.name
         except KafkaError as error:
-            refusal = error.code
+            refusal = self._gone(name) if error.code == ErrorCode.unknown_topic_id else error.code
         asked = self._topics.setdefault(name, {})
         for each in wanted:
             asked[each.partition] = Asked(topic, each, refusal)
 
+    def _gone(self, name: bytes) -> int:
+        """Why there is no topic of this id: a session knows how it was called, and Kafka's answer says more then."""
+        called = None if self._session is None else self._session.names.get(name)
+        if called is None:
+            return ErrorCode.unknown_topic_id
+        if not self._call.rights.may(Operation.READ, Resource.TOPIC, called):
+            return ErrorCode.topic_authorization_failed
+        is_another = self._call.broker.topics.get(called) is not None
+        return ErrorCode.inconsistent_topic_id if is_another else ErrorCode.unknown_topic_or_partition
+
     def answer(self, max_wait_s: float) -> Encoded | asyncio.Future[Encoded]:
         topics, self._found_bytes, has_error = self._read(in_slices=True)  # sent in this turn of the loop
         if self._is_enough() or has_error or max_wait_s <= 0 or not self._topics or not self._begin_wait():
-            buffers = self._packed(topics)
-            return Encoded(buffers, has_slices=Slice in map(type, buffers))
+            buffers = self._packed(self._news(topics))
+            return Encoded(buffers, Slice in map(type, buffers), 0, self._session_id)
         loop = asyncio.get_running_loop()
         self._future = loop.create_future()
         self._future.add_done_callback(self._forget)
@@ -167,6 +194,8 @@ class Fetch:
                 topics, self._found_bytes, has_error = await run(self._reading())
                 is_enough = has_error or self._found_bytes >= self._min_bytes or await run(self._seeking_an_end())
                 if is_enough or loop.time() >= give_up_s or not self._begin_wait():
+                    if self._session is not None:
+                        topics = await run(self._session.answering(topics))
                     return self._held(await self._call.broker.aside.run(self._packed, topics))
                 del topics  # too little: what is there will be read again
                 self._let_go()
@@ -262,7 +291,7 @@ class Fetch:
         if at_once(self._growing()):
             topics, self._found_bytes, has_error = self._call.timed(self._read)
             if self._is_enough() or has_error:
-                self._future.set_result(self._held(self._packed(topics)))
+                self._future.set_result(self._held(self._packed(self._news(topics))))
                 return
             self._let_go()
         at_once(self._waiting())
@@ -273,7 +302,7 @@ class Fetch:
 
     def _finish(self) -> None:
         if self._future is not None and not self._future.done():
-            self._future.set_result(self._held(self._packed(self._call.timed(self._read)[0])))
+            self._future.set_result(self._held(self._packed(self._news(self._call.timed(self._read)[0]))))
 
     def _forget(self, _: object) -> None:
         if self._timer is not None:
@@ -298,7 +327,7 @@ class Fetch:
     def _reading(self, *, in_slices: bool = False) -> Generator[None, None, Read]:
         """The same, a partition at a time. What is not sent in the same turn counts against the memory of all, as it is
         read: many may be read before the first of them is sent."""
-        unsent = self._memory.unsent
+        unsent, session = self._memory.unsent, self._session
         free_bytes = unsent.left_bytes
         if free_bytes == 0:
             self._memory.is_wanted()
@@ -309,10 +338,14 @@ class Fetch:
         topics = []
         for name, asked in self._topics.items():
             found = []
+            kept = NOTHING if session is None else session.kept(name)
             for each in asked.values():
                 if not in_slices:
                     self._ask_again(each)
                     left = min(left, unsent.left_bytes // SHARES)
+                if kept and each.is_known(kept):
+                    yield
+                    continue
                 fetched = each.read(
                     left,
                     at_least_one=size_bytes == 0 and free_bytes > 0,
@@ -337,36 +370,93 @@ class Fetch:
         if partition is not None and not self._call.rights.may(Operation.READ, Resource.TOPIC, partition.topic.name):
             asked.error_code = ErrorCode.topic_authorization_failed
 
+    def _news(self, topics: Found) -> Found:
+        """What is said of it: in a session only what the reader does not know."""
+        if self._session is None:
+            return topics
+        found: Found = at_once(self._session.answering(topics))
+        return found
+
     def _packed(self, topics: Found) -> Packed:
-        call = self._call
-        return encode_fetched(call.version, call.correlation_id, topics, read_committed=self._read_committed)
+        call, session = self._call, self._session
+        return encode_fetched(
+            call.version,
+            call.correlation_id,
+            topics,
+            error_code=0 if session is None else session.error_code,
+            session_id=self._session_id,
+            read_committed=self._read_committed,
+        )
+
+    @property
+    def _session_id(self) -> int:
+        return 0 if self._session is None else self._session.session_id
 
     def _held(self, buffers: Packed) -> Encoded:
         """An answer that will be sent in a later turn: who sends it, or drops it, gives the memory back."""
         held_bytes, self._held_bytes = self._held_bytes, 0
-        return Encoded(buffers, held_bytes=held_bytes)
+        return Encoded(buffers, False, held_bytes, self._session_id)
 
     def _let_go(self) -> None:
         held_bytes, self._held_bytes = self._held_bytes, 0
         self._memory.unsent.give_back(held_bytes)
 
 
+def refused(code: ErrorCode, call: Call) -> Encoded:
+    """By the session: nothing is said of partitions."""
+    return Encoded(encode_fetched(call.version, call.correlation_id, (), error_code=code))
+
+
 def fetch(request: FetchRequest, call: Call) -> Any:
     """The answer, or what it comes to later."""
+    if request.session_epoch != ENDS or request.session_id:
+        return _fetch_in_session(request, call)
     asking = Fetch(request, call)
-    if sum(len(wanted) for _, wanted in request.topics) > AT_ONCE or len(request.topics) > AT_ONCE:
+    if _count(request) > AT_ONCE:
         return _in_turns(asking, request, call)
     for name, wanted in request.topics:
         asking.ask(name, wanted)
     return asking.answer(request.max_wait_ms / 1000)
 
 
-async def _in_turns(asking: Fetch, request: FetchRequest, call: Call) -> Encoded:
+def _fetch_in_session(request: FetchRequest, call: Call) -> Any:
+    has_ids, now_ms = call.version >= FETCH_TOPIC_IDS, call.now.monotonic_ms
+    try:
+        session = call.broker.fetch_sessions.begin(request, call.principal, now_ms, has_ids=has_ids)
+        asking = Fetch(request, call, session)
+        count = 0 if session is None else session.count
+        if request.topics or request.forgotten:
+            count += _count(request)
+        if count > AT_ONCE:
+            return _in_turns(asking, request, call, session)
+        if session is not None and (request.topics or request.forgotten):
+            at_once(session.updating())
+    except KafkaError as refusal:
+        return refused(refusal.code, call)
+    for name, wanted in request.topics if session is None else session.asked():
+        asking.ask(name, wanted)
+    return asking.answer(request.max_wait_ms / 1000)
+
+
+def _count(request: FetchRequest) -> int:
+    forgotten = sum(len(indexes) for _, indexes in request.forgotten) + len(request.forgotten)
+    return max(sum(len(wanted) for _, wanted in request.topics), len(request.topics)) + forgotten
+
+
+async def _in_turns(
+    asking: Fetch, request: FetchRequest, call: Call, session: Opening | Following | None = None
+) -> Encoded:
     def steps() -> Generator[None, None, None]:
-        for name, wanted in request.topics:
+        for name, wanted in request.topics if session is None else session.asked():
             for start in range(0, max(len(wanted), 1), ASKED_IN_A_STEP):
                 asking.ask(name, wanted[start : start + ASKED_IN_A_STEP])
                 yield
 
-    await call.broker.turns.run(steps())
+    run = call.broker.turns.run
+    try:
+        if session is not None:
+            await run(session.updating())
+    except KafkaError as refusal:
+        return refused(refusal.code, call)
+    await run(steps())
     return await asking.answer_in_turns(request.max_wait_ms / 1000)

@@ -267,6 +267,12 @@ class Settings:
     )
     connections_max_idle_ms: int = long(10 * MINUTE_MS, "An idle connection is closed after this time.", low=1)
     max_connections: int = integer(10_000, "Connections at a time; Kafka has no limit by default.", low=1, dynamic=True)
+    max_incremental_fetch_session_cache_slots: int = integer(
+        1000, "Fetch sessions that are kept, so that readers and the server name only what has changed.", high=10_000
+    )
+    min_incremental_fetch_session_eviction_ms: int = long(
+        120_000, "A fetch session that was not used for so long gives way to another one."
+    )
     fetch_max_bytes: int = integer(55 * 2**20, "Size of the largest answer to a Fetch.", low=1024)
 
     # Producers

@@ -153,6 +153,7 @@ class Spending:
         if call.api == FETCH and type(answer) is Encoded:
             by_bytes_ms = self._quotas.fetched_ms(*self._who, sum(map(len, answer.buffers)), now_ms)
             if by_bytes_ms:
+                call.broker.fetch_sessions.forget(answer.session_id)
                 nothing = encode_fetched(call.version, call.correlation_id, ())
                 answer = Encoded(nothing, held_bytes=answer.held_bytes)
         wait_ms = max(by_bytes_ms, by_time_ms)

@@ -10,7 +10,7 @@ malformed.
 For these the answer is None, so that there is one judge of what is an error.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from struct import Struct
 from struct import error as StructError
@@ -50,6 +50,7 @@ class FetchRequest(NamedTuple):
     session_epoch: int
     # name as UTF-8, or the 16 bytes of the topic id; its partitions
     topics: list[tuple[bytes, list[FetchPartition]]]
+    forgotten: Sequence[tuple[bytes, Sequence[int]]] = ()  # of a session
 
 
 class _Unusual(Exception):
@@ -79,6 +80,16 @@ def _layout_of_one(version: int, name_bytes: int) -> Struct:
 # the topic, topics forgotten, the rack's length, tags; counts are one more than there is.
 _ONE = (1, 1, 0, 0)
 _ONE_COMPACT = (2, 2, 0, 0, 1, 1, 0)
+_NOTHING = b"\1\1\1\0"  # compact: neither topics nor forgotten ones, no rack, no tags
+
+
+def _read_none(buffer: Readable, at: int, version: int) -> FetchRequest | None:
+    """What a consumer sends whose session says it all."""
+    head = _layout(version)[0]
+    if buffer[at + head.size : at + head.size + len(_NOTHING)] != _NOTHING:
+        return None
+    wait_ms, least, most, isolation, session, epoch = head.unpack_from(buffer, at)
+    return FetchRequest(wait_ms, least, most, isolation, session, epoch, [])
 
 
 def _read_one(buffer: Readable, at: int, end: int, version: int) -> FetchRequest | None:
@@ -104,6 +115,8 @@ def _read_one(buffer: Readable, at: int, end: int, version: int) -> FetchRequest
 
 def read_fetch(buffer: Readable, at: int, end: int, version: int) -> FetchRequest | FollowerFetch | None:
     """The request whose body begins at `at`, or None where kio should read it."""
+    if version >= FETCH_FLEXIBLE and end - at == _layout(version)[0].size + len(_NOTHING):
+        return _read_none(buffer, at, version)
     try:
         request = _read_one(buffer, at, end, version) if version >= 11 else None
     except (StructError, IndexError, UnicodeDecodeError):
@@ -221,13 +234,7 @@ def from_entity(request: Any, version: int) -> FetchRequest | FollowerFetch:
     """What kio has read."""
     if version >= REPLICA_STATE_FROM and request.replica_state.replica_id >= 0:
         return _of_follower(request)
-    topics = []
-    for topic in request.topics:
-        if version >= FETCH_TOPIC_IDS:
-            name = (topic.topic_id or UUID(int=0)).bytes
-        else:
-            name = topic.topic.encode()
-        topics.append((name, [_partition_of(each) for each in topic.partitions]))
+    topics = [(_name(topic, version), [_partition_of(each) for each in topic.partitions]) for topic in request.topics]
     return FetchRequest(
         round(request.max_wait.total_seconds() * 1000),
         request.min_bytes,
@@ -236,7 +243,13 @@ def from_entity(request: Any, version: int) -> FetchRequest | FollowerFetch:
         getattr(request, "session_id", 0),
         getattr(request, "session_epoch", -1),
         topics,
+        tuple((_name(each, version), each.partitions) for each in getattr(request, "forgotten_topics_data", ())),
     )
+
+
+def _name(topic: Any, version: int) -> bytes:
+    name: bytes = (topic.topic_id or UUID(int=0)).bytes if version >= FETCH_TOPIC_IDS else topic.topic.encode()
+    return name
 
 
 def _of_follower(request: Any) -> FollowerFetch:

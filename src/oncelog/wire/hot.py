@@ -262,6 +262,7 @@ def encode_fetched(
     topics: Sequence[tuple[bytes, Sequence[Fetched[Records]]]],
     *,
     error_code: int = 0,
+    session_id: int = 0,
     read_committed: bool = False,
 ) -> list[bytes | bytearray | Records]:
     """The whole frame as buffers to be written one after another; the records are not copied into it.
@@ -269,7 +270,7 @@ def encode_fetched(
     Those who read committed records only are told what was aborted; the others null, as Kafka answers.
     """
     if len(topics) == 1 and len(topics[0][1]) == 1 and not error_code and _is_usual(topics[0][1][0]):
-        return _encode_fetched_one(version, correlation_id, topics[0][0], topics[0][1][0], read_committed)
+        return _encode_fetched_one(version, correlation_id, *topics[0], session_id, read_committed)
     flexible = version >= FETCH_FLEXIBLE
     out: list[bytes | bytearray | Records] = []
     size_bytes = 0
@@ -277,7 +278,7 @@ def encode_fetched(
     head += _int32.pack(correlation_id)
     head += b"\0\0\0\0\0" if flexible else b"\0\0\0\0"
     if version >= 7:
-        head += _error_session.pack(error_code, 0)
+        head += _error_session.pack(error_code, session_id)
     head += count_bytes(flexible, len(topics))
     layout, middle = _fetch_layout(version, read_committed)
     for topic, partitions in topics:
@@ -328,36 +329,56 @@ def _aborted(version: int, flexible: bool, aborted: Sequence[tuple[int, int]]) -
 
 
 def _encode_fetched_one(
-    version: int, correlation_id: int, topic: bytes, fetched: Fetched[Records], read_committed: bool
+    version: int,
+    correlation_id: int,
+    topic: bytes,
+    partitions: Sequence[Fetched[Records]],
+    session_id: int,
+    read_committed: bool,
 ) -> list[bytes | bytearray | Records]:
     """What nearly every consumer gets: one partition."""
-    layout, before, middle, after = _fetch_layout_of_one(version, topic, read_committed)
-    index, error, high_watermark, log_start_offset, records, _, stable_offset, _ = fetched
+    layout, start, before, middle, after = _fetch_layout_of_one(version, topic, read_committed)
+    index, error, high_watermark, log_start_offset, records, _, stable_offset, _ = partitions[0]
     length = len(records)
     length_field = write_uvarint(length + 1) if version >= FETCH_FLEXIBLE else _int32.pack(length)
     size_bytes = layout.size - SIZE_BYTES + len(length_field) + length + len(after)
     starts = (log_start_offset,) if version >= 5 else ()
-    head = layout.pack(size_bytes, correlation_id, before, index, error, high_watermark, stable_offset, *starts, middle)
+    session = _int32.pack(session_id) if version >= 7 else b""
+    head = layout.pack(
+        size_bytes,
+        correlation_id,
+        start,
+        session,
+        before,
+        index,
+        error,
+        high_watermark,
+        stable_offset,
+        *starts,
+        middle,
+    )
     if not length:
         return [head + length_field + after]
     return [head + length_field, records, after] if after else [head + length_field, records]
 
 
 @lru_cache(maxsize=4096)
-def _fetch_layout_of_one(version: int, topic: bytes, read_committed: bool) -> tuple[Struct, bytes, bytes, bytes]:
-    """The layout up to the length of the records, and the constant bytes in it and behind the records."""
+def _fetch_layout_of_one(version: int, topic: bytes, read_committed: bool) -> tuple[Struct, bytes, bytes, bytes, bytes]:
+    """The layout up to the length of the records, and the constant bytes in it, around the session, and behind the
+    records."""
     flexible = version >= FETCH_FLEXIBLE
+    start = (b"\0\0\0\0\0" if flexible else b"\0\0\0\0") + (_int16.pack(0) if version >= 7 else b"")
     before = b"".join(
         (
-            b"\0\0\0\0\0" if flexible else b"\0\0\0\0",
-            _error_session.pack(0, 0) if version >= 7 else b"",
             count_bytes(flexible, 1),
             _topic(version, flexible, topic, FETCH_TOPIC_IDS),
             count_bytes(flexible, 1),
         )
     )
     partition, middle = _fetch_layout(version, read_committed)
-    return Struct(f">ii{len(before)}s{partition.format[1:]}"), before, middle, b"\0\0\0" if flexible else b""
+    session_bytes = 4 if version >= 7 else 0
+    layout = Struct(f">ii{len(start)}s{session_bytes}s{len(before)}s{partition.format[1:]}")
+    return layout, start, before, middle, b"\0\0\0" if flexible else b""
 
 
 @cache

@@ -1,6 +1,6 @@
 """Questions that any broker can be asked, by what they are about. Importing this fills the table."""
 
-from tests.peers.questions import basics, fetch, groups, managing, produce, quotas, topics, transactions
+from tests.peers.questions import basics, fetch, fetch_sessions, groups, managing, produce, quotas, topics, transactions
 from tests.peers.questions.asking import QUESTIONS, Question
 
 __all__ = [
@@ -8,6 +8,7 @@ __all__ = [
     "Question",
     "basics",
     "fetch",
+    "fetch_sessions",
     "groups",
     "managing",
     "produce",
