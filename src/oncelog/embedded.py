@@ -14,7 +14,7 @@ from oncelog.cluster.cluster_broker import ClusterBroker
 from oncelog.cluster.file import FileCluster
 from oncelog.cluster.parent import SCHEME, Parent, copies
 from oncelog.cluster.stored_documents import change_in_tree
-from oncelog.cluster.tree import Tree
+from oncelog.cluster.tree import Tree, in_session
 from oncelog.cluster.tree_socket import SocketTree
 from oncelog.cluster.worker import Worker
 from oncelog.cluster.workers import SHARED, Workers
@@ -25,10 +25,11 @@ from oncelog.server.running import Serving, run_loop
 from oncelog.server.service import Service
 from oncelog.server.settings import Settings
 from oncelog.server.settings_reading import ZOOKEEPER, read_settings
-from oncelog.settings import SettingsError
+from oncelog.settings import SettingsError, parse_address
 from oncelog.waiting import result_of, until_ended, until_set
 
 START_TIMEOUT_S = 60
+OF_ZOOKEEPER = ("zookeeper.", "oncelog.zookeeper.")  # settings of how it is reached
 
 
 class Server:
@@ -237,13 +238,17 @@ def open_alone(settings: Settings) -> Service:
 def open_cluster(
     folder: str, count: int, settings: Mapping[str, str], *, addresses: Sequence[str] = (), is_secure: bool = False
 ) -> Parent:
-    """Of brokers on this machine; not started yet."""
+    """Of brokers on this machine; not started yet. They agree in their parent, or where `oncelog.cluster` says."""
+    where, tree = settings.get("oncelog.cluster"), None
+    if where is not None:
+        own = {name: value for name, value in settings.items() if name.startswith(OF_ZOOKEEPER)}
+        tree = _zookeeper(read_settings(own, environ=os.environ), where, BoottimeClock())
     if not is_secure:
-        return Parent(folder, count, settings, addresses=addresses)
+        return Parent(folder, count, settings, addresses=addresses, tree=tree)
     _first_steps()
     from oncelog.first_steps.secured_cluster import SecuredParent
 
-    return SecuredParent(folder, count, settings, addresses=addresses)
+    return SecuredParent(folder, count, settings, addresses=addresses, tree=tree)
 
 
 def _first_steps() -> Any:
@@ -272,18 +277,24 @@ def open_service(settings: Settings) -> Serving:
 def _tree(settings: Settings, where: str, clock: Clock) -> Tree:
     if where.startswith(SCHEME):
         return SocketTree(where.removeprefix(SCHEME), clock)
+    return _zookeeper(settings, where, clock)
+
+
+def _zookeeper(settings: Settings, where: str, clock: Clock) -> Tree:
     if not where.startswith(ZOOKEEPER):
-        raise SettingsError(f"oncelog.cluster={where}: expected {ZOOKEEPER}HOST:PORT,.../FOLDER, or {SCHEME}PATH")
+        raise SettingsError(f"oncelog.cluster={where}: expected {ZOOKEEPER}HOST:PORT,.../FOLDER")
+    hosts, _, folder = where.removeprefix(ZOOKEEPER).partition("/")
+    for host in hosts.split(","):
+        parse_address("a server of oncelog.cluster", host.strip())
     try:
         from oncelog.cluster.tree_zookeeper import ZooKeeperTree
         from oncelog.cluster.zookeeper_security import ZooKeeperSecurity
     except ModuleNotFoundError as missing:
-        if missing.name != "kazoo":
+        if (missing.name or "").partition(".")[0] != "kazoo":
             raise
         raise SettingsError(
             "oncelog.cluster names ZooKeeper, which needs kazoo: pip install 'oncelog[zookeeper]'"
         ) from missing
-    hosts, _, folder = where.removeprefix(ZOOKEEPER).partition("/")
     security = ZooKeeperSecurity(
         is_encrypted=settings.zookeeper_ssl_client_enable,
         trusted_file=settings.zookeeper_ssl_truststore_location,
@@ -313,11 +324,7 @@ def change_users_at(where: str, change: Change) -> None:
 
     async def run() -> None:
         tree = _tree(settings, where, SystemClock())
-        try:
-            async with asyncio.timeout(START_TIMEOUT_S):
-                await tree.begin_session()
-                await change_in_tree(tree, Kind.USERS, change)
-        finally:
-            await tree.close()
+        async with in_session(tree, START_TIMEOUT_S):
+            await change_in_tree(tree, Kind.USERS, change)
 
     run_loop(run())

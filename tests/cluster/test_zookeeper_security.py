@@ -1,5 +1,6 @@
 """A ZooKeeper that speaks TLS and wants certificates, and nodes that belong to the brokers' user alone."""
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,10 +8,11 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
+from kazoo.security import make_digest_acl
 
 from oncelog.chaos.life import free_ports
 from oncelog.clock import BoottimeClock
-from oncelog.cluster.tree import ABSENT, Node, Put
+from oncelog.cluster.tree import ABSENT, Node, Put, Refused
 from oncelog.cluster.tree_zookeeper import ZooKeeperTree
 from oncelog.cluster.zookeeper_security import OPEN, ZooKeeperSecurity
 from oncelog.embedded import open_service
@@ -104,3 +106,25 @@ def test_what_cannot_be_meant_stops_the_start(name: str, tmp_path: Path) -> None
 
 def test_a_password_is_not_shown() -> None:
     assert PASSWORD not in repr(replace(OPEN, user="me", password=PASSWORD, own_password=PASSWORD))
+
+
+@pytest.mark.peers
+async def test_who_may_not_read_what_brokers_agreed_on_is_told_so_and_a_folder_that_is_there_is_enough() -> None:
+    where = f"127.0.0.1:{running_zookeeper().port}"
+    admin = KazooClient(where, auth_data=[("digest", "admin:a")])
+    admin.start()
+    top = f"/{uuid.uuid4()}"
+    admin.create(top, acl=[make_digest_acl("admin", "a", all=True)])
+    admin.create(f"{top}/brokers", acl=[make_digest_acl("brokers", PASSWORD, all=True)])
+    admin.stop()
+    admin.close()
+    allowed = replace(OPEN, user="brokers", password=PASSWORD)
+    tree = ZooKeeperTree(where, f"{top}/brokers", BoottimeClock(), security=allowed)
+    await tree.begin_session()
+    assert await tree.children("/topics") == {}
+    await tree.close()
+    other = ZooKeeperTree(where, f"{top}/brokers", BoottimeClock(), security=replace(allowed, password="wrong"))
+    with pytest.raises(Refused, match="ZooKeeper does not let this user") as refusal:
+        await other.begin_session()
+    assert "wrong" not in str(refusal.value)
+    await other.close()

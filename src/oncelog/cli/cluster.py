@@ -50,13 +50,20 @@ def command() -> None:
     show_default=True,
     help="Where the first one listens; the others at the ports behind it. Port 0 for any.",
 )
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT,.../FOLDER",
+    help="Agree in this ZooKeeper, and not in this process. Needs the extra [zookeeper].",
+)
 @click.option("--set", "given", metavar="KEY=VALUE", multiple=True, help="One setting of each, by Kafka's name.")
 @click.option(
     "--secure",
     is_flag=True,
     help="Ask for TLS and a password. Certificate and user are made on the first start. Needs the extra [secure].",
 )
-def start(brokers: int, data: str, listen: str, given: tuple[str, ...], secure: bool) -> None:
+def start(
+    brokers: int, data: str, listen: str, zookeeper: str | None, given: tuple[str, ...], secure: bool
+) -> None:
     """Brokers on this machine, until SIGTERM or SIGINT. One that ends by itself is started again.
 
     A topic has as many copies as there are brokers, at most 3, and acks=all waits for 2 of them, unless --set
@@ -65,11 +72,14 @@ def start(brokers: int, data: str, listen: str, given: tuple[str, ...], secure: 
     from oncelog.cluster.file import UnfitFolder
     from oncelog.cluster.folder_lock import FolderInUse
     from oncelog.cluster.parent import BrokerEnded, Parent, TreeFailed, copies
+    from oncelog.cluster.tree import TreeError
     from oncelog.cluster.tree_store import DamagedTree
     from oncelog.embedded import open_cluster
+    from oncelog.server.settings_reading import ZOOKEEPER
     from oncelog.settings import SettingsError, parse_address
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("kazoo").setLevel(logging.WARNING)
     refuse_unless_address("--listen", listen, f"127.0.0.1:{FIRST_PORT}")
     host, port = parse_address("--listen", listen)
     addresses = [f"{host}:{port + each if port else 0}" for each in range(brokers)]
@@ -81,9 +91,11 @@ def start(brokers: int, data: str, listen: str, given: tuple[str, ...], secure: 
 
     try:
         settings = copies(brokers) | dict(_pair(each) for each in given)
+        if zookeeper is not None:
+            settings["oncelog.cluster"] = f"{ZOOKEEPER}{zookeeper.removeprefix(ZOOKEEPER)}"
         folder = str(Path(data).absolute())
         keep_up(lambda: open_cluster(folder, brokers, settings, addresses=addresses, is_secure=secure), say)
-    except (BrokerEnded, TreeFailed, DamagedTree, FolderInUse, UnfitFolder, SettingsError, OSError) as refusal:
+    except (BrokerEnded, TreeFailed, TreeError, DamagedTree, FolderInUse, UnfitFolder, SettingsError, OSError) as refusal:
         raise click.ClickException(str(refusal)) from refusal
 
 

@@ -75,6 +75,7 @@ def command(
     _leave_out("hypothesis")
     from oncelog.cluster.file import DamagedFolder, UnfitFolder
     from oncelog.cluster.folder_lock import FolderInUse
+    from oncelog.cluster.tree import TreeError
     from oncelog.log.errors import LogError
     from oncelog.server.ports import ClusterStorageError
     from oncelog.server.running import serve
@@ -109,7 +110,7 @@ def command(
         from oncelog.embedded import open_service
 
         serve(lambda: open_service(settings), click.echo, beside=beside, until=until)
-    except (SettingsError, FolderInUse, DamagedFolder, UnfitFolder, ClusterStorageError, LogError) as refusal:
+    except (SettingsError, FolderInUse, DamagedFolder, UnfitFolder, ClusterStorageError, LogError, TreeError) as refusal:
         raise click.ClickException(_one_below_the_other(str(refusal))) from refusal
     except OSError as refusal:
         raise click.ClickException(_in_words(refusal)) from refusal

@@ -26,8 +26,9 @@ from oncelog.cluster.file import META_FILE, TREE_FOLDER, UnfitFolder
 from oncelog.cluster.folder_lock import FolderLock
 from oncelog.cluster.links import Links
 from oncelog.cluster.peer import Peer
-from oncelog.cluster.tree import SESSION_TIMEOUT_MS
+from oncelog.cluster.tree import SESSION_TIMEOUT_MS, Tree, Unsure, in_session
 from oncelog.cluster.tree_server import TreeServer
+from oncelog.cluster.tree_socket import SocketTree
 from oncelog.cluster.tree_store import TreeStore
 from oncelog.log.disk import RealDisk
 from oncelog.replication.leadership import Leadership
@@ -44,6 +45,7 @@ READY_S: Final = 60.0
 STOP_S: Final = 30.0
 LOOK_S: Final = 0.02
 ACQUAINTED_S: Final = 10.0
+REACHED_S: Final = 15.0
 MOST_SOCKET_BYTES: Final = 107  # a system's bound; data folders may lie deep
 MOST_BROKERS: Final = 5
 LOG_FILE: Final = "broker.log"
@@ -73,10 +75,12 @@ class Parent:
         first: int = 1,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         variables: Mapping[str, str] | None = None,
+        tree: Tree | None = None,
     ) -> None:
         """`addresses`: where each broker listens; any port of the loopback without them. Of `listeners` in the settings
         only the name of the first counts, such as SASL_SSL. `first`: its number.
-        `variables` are added to the environment of brokers."""
+        `variables` are added to the environment of brokers. `tree` is the one by which they agree, where that is none
+        of this process: what `oncelog.cluster` in the settings names."""
         self._folder = Path(folder)
         self._folder.mkdir(0o700, parents=True, exist_ok=True)
         self._settings = settings
@@ -89,6 +93,9 @@ class Parent:
         self._check_folder()
         self._lock = FolderLock(folder)
         self._socket, self._temporary = _socket_below(self._folder)
+        self._agreed = tree or SocketTree(self._socket, SystemClock())
+        self._where = settings["oncelog.cluster"] if tree else f"{SCHEME}{self._socket}"
+        self._has_tree = tree is None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="oncelog-tree", daemon=True)
         self._thread.start()
@@ -128,7 +135,8 @@ class Parent:
             self._lock.release()
 
     def start_tree(self) -> None:
-        self._run(self._start_tree())
+        """Or see that the one is there that others serve. Raises `TreeFailed` if not."""
+        self._run(self._start_tree() if self._has_tree else self._reach_tree())
 
     def stop_tree(self) -> None:
         """Brokers go on with what they have agreed on, until it is started again."""
@@ -218,7 +226,7 @@ class Parent:
             try:
                 self.start(node_id)
             except (BrokerEnded, TimeoutError) as ended:
-                logger.error("%s", str(ended) or f"broker {node_id} is not up after {READY_S:g} s")
+                logger.error("%s", ended)
 
     def ended(self) -> list[int]:
         """Those that ended by themselves."""
@@ -258,6 +266,13 @@ class Parent:
         self._tree = TreeServer(self._socket, store, clock, session_timeout_ms=self._session_timeout_ms)
         await self._tree.start()
 
+    async def _reach_tree(self) -> None:
+        try:
+            async with in_session(self._agreed, REACHED_S):
+                pass
+        except Unsure as failure:
+            raise TreeFailed(f"{self._where} cannot be reached: {failure}") from None
+
     async def _stop_tree(self) -> None:
         assert self._tree is not None
         tree, self._tree = self._tree, None
@@ -282,7 +297,7 @@ class Parent:
             "node.id": str(node_id),
             "log.dir": str(self._folder / str(node_id)),
             "listeners": f"{self._listener}://{self._listen[node_id]}",
-            "oncelog.cluster": f"{SCHEME}{self._socket}",
+            "oncelog.cluster": self._where,
             **self.own_settings.get(node_id, {}),
         }
 
@@ -312,45 +327,51 @@ class Parent:
         _tell(process, self._given(node_id))
 
     def _wait_until_up(self, node_id: int) -> None:
-        process = self._processes[node_id]
-        self._run(self._until_up(node_id, process))
+        """Raises `BrokerEnded`, and TimeoutError."""
+        try:
+            self._run(self._until_up(node_id, self._processes[node_id]))
+        except (TimeoutError, Unsure):
+            raise TimeoutError(f"broker {node_id} is not up after {READY_S:g} s") from None
 
     async def _until_up(self, node_id: int, process: "subprocess.Popen[bytes]") -> None:
         """Announced by this process, not by the one before."""
-        assert self._tree is not None
-        nodes = self._tree.store.nodes
-        async with asyncio.timeout(READY_S):
+        async with asyncio.timeout(READY_S), in_session(self._agreed, READY_S) as tree:
             while True:
                 if process.poll() is not None:
                     raise BrokerEnded(f"broker {node_id} ended with {process.returncode}: {self._last_words(node_id)}")
-                node, live = nodes.get(f"{NODES}/{node_id}"), nodes.get(f"{LIVE}/{node_id}")
-                if node is not None and live is not None and live.node.value == str(process.pid).encode():
-                    host, port = next(iter(decode_node(node.node.value).member.endpoints.values()))
-                    self._listen[node_id] = f"{host}:{port}"
-                    return
+                with contextlib.suppress(Unsure):
+                    await tree.begin_session()  # another, where this one was lost
+                    node, live = await tree.get(f"{NODES}/{node_id}"), await tree.get(f"{LIVE}/{node_id}")
+                    if node is not None and live is not None and live.value == str(process.pid).encode():
+                        host, port = next(iter(decode_node(node.value).member.endpoints.values()))
+                        self._listen[node_id] = f"{host}:{port}"
+                        return
                 await asyncio.sleep(LOOK_S)
 
     async def _until_acquainted(self, *nodes: int) -> None:
         """Each of them has seen all that are up: a broker that has not seen the third one refuses a topic of three
         copies. Who cannot be asked is passed over: it may be reached from elsewhere alone."""
-        assert self._tree is not None
-        tree = self._tree.store.nodes
-        config = tree.get(CONFIG)
-        secret = "" if config is None else json.loads(config.node.value).get("secret", "")
-        for node_id in nodes:
-            links = Links(read_settings(self._given(node_id)), lambda: secret)
-            with contextlib.suppress(OSError):
-                async with asyncio.timeout(ACQUAINTED_S):
-                    address = parse_address("listeners", self._listen[node_id])
-                    peer = await links.connect(address, ACQUAINTED_S)
-                    try:
-                        while await _brokers_seen(peer) < len(tree.children(LIVE[1:])):
-                            await asyncio.sleep(LOOK_S)
-                    finally:
-                        peer.close()
+        with contextlib.suppress(Unsure):
+            async with in_session(self._agreed, ACQUAINTED_S) as tree:
+                config = await tree.get(CONFIG)
+                secret = "" if config is None else json.loads(config.value).get("secret", "")
+                for node_id in nodes:
+                    links = Links(read_settings(self._given(node_id)), lambda: secret)
+                    with contextlib.suppress(OSError):
+                        async with asyncio.timeout(ACQUAINTED_S):
+                            await _until_it_sees_all(links, self._listen[node_id], tree)
 
     def _last_words(self, node_id: int) -> str:
         return "\n".join(self.output(node_id).splitlines()[-12:])
+
+
+async def _until_it_sees_all(links: Links, address: str, tree: Tree) -> None:
+    peer = await links.connect(parse_address("listeners", address), ACQUAINTED_S)
+    try:
+        while await _brokers_seen(peer) < len(await tree.children(LIVE)):
+            await asyncio.sleep(LOOK_S)
+    finally:
+        peer.close()
 
 
 async def _brokers_seen(peer: Peer) -> int:

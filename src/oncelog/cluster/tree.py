@@ -185,3 +185,14 @@ async def in_time(within_s: float) -> AsyncIterator[None]:
             yield
     except TimeoutError:
         raise Unsure("nobody answered in time") from None
+
+
+@asynccontextmanager
+async def in_session(tree: Tree, within_s: float) -> AsyncIterator[Tree]:
+    """A session for a few questions, of which no broker's life depends. Raises `Unsure` where nobody answers."""
+    try:
+        async with in_time(within_s):
+            await tree.begin_session()
+        yield tree
+    finally:
+        await tree.close()

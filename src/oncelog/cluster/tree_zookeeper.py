@@ -29,6 +29,7 @@ from kazoo.client import KazooClient, KazooState, TransactionRequest
 from kazoo.exceptions import (
     BadVersionError,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     RolledBackError,
@@ -116,6 +117,7 @@ class ZooKeeperTree:
                 await session.begin()
             except Unsure:
                 await session.end()
+                await asyncio.sleep(AGAIN_S)
                 continue
             except BaseException:
                 await session.end()
@@ -282,6 +284,8 @@ class _Session:
             return await answer
         except (NoNodeError, NodeExistsError, BadVersionError):
             raise
+        except NoAuthError:
+            raise Refused(f"ZooKeeper does not let this user do that at {arguments[0] if arguments else '?'}") from None
         except KazooException as failure:
             raise Unsure(f"{_LOST}: {failure!r}") from None
 
@@ -289,11 +293,13 @@ class _Session:
         parts = self._tree.folder.strip("/").split("/")
         paths = ["/" + "/".join(parts[: end + 1]) for end in range(len(parts))]
         paths += [f"{self._tree.folder}/{name}" for name in sorted(FOLDERS)]
-        for made in await asyncio.gather(
-            *(self._ask(self._client.create_async, path) for path in paths), return_exceptions=True
-        ):
-            if isinstance(made, BaseException) and not isinstance(made, NodeExistsError):
-                raise made
+        asked = (self._ask(self._client.create_async, path) for path in paths)
+        made = zip(paths, await asyncio.gather(*asked, return_exceptions=True), strict=True)
+        for path, failure in made:
+            # Who may not make it is told so also where it is there already.
+            is_there = isinstance(failure, Refused) and await self._ask(self._client.exists_async, path)
+            if isinstance(failure, BaseException) and not isinstance(failure, NodeExistsError) and not is_there:
+                raise failure
 
     async def get(self, path: str) -> Node | None:
         try:

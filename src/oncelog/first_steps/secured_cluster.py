@@ -3,14 +3,13 @@
 The user is made where brokers agree, before the first of them is up.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from oncelog.clock import SystemClock
 from oncelog.cluster.parent import Parent
 from oncelog.cluster.stored_documents import change_in_tree
-from oncelog.cluster.tree_socket import SocketTree
+from oncelog.cluster.tree import Tree, in_session
 from oncelog.first_steps.files import SecureFolder, names_of
 from oncelog.security.documents import Change, Document, Kind
 from oncelog.security.users import Users
@@ -23,7 +22,15 @@ AGREED_WITHIN_S: Final = 30
 
 
 class SecuredParent(Parent):
-    def __init__(self, folder: str, count: int, settings: Mapping[str, str], *, addresses: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: str,
+        count: int,
+        settings: Mapping[str, str],
+        *,
+        addresses: Sequence[str] = (),
+        tree: Tree | None = None,
+    ) -> None:
         self._secure = SecureFolder(f"{folder}/{FOLDER}")
         given = {
             "ssl.keystore.location": str(self._secure.path / KEYSTORE),
@@ -33,7 +40,7 @@ class SecuredParent(Parent):
             **{name: value for name, value in settings.items() if name != "oncelog.secure"},
             "listeners": "SASL_SSL://127.0.0.1:0",
         }
-        super().__init__(folder, count, given, addresses=addresses)
+        super().__init__(folder, count, given, addresses=addresses, tree=tree)
         self._given_addresses = addresses
 
     def start_tree(self) -> None:
@@ -59,13 +66,8 @@ class SecuredParent(Parent):
 
     async def _change_users(self, change: Change) -> Document:
         """What they are afterwards."""
-        tree = SocketTree(self.tree_path, SystemClock())
-        try:
-            async with asyncio.timeout(AGREED_WITHIN_S):
-                await tree.begin_session()
-                return await change_in_tree(tree, Kind.USERS, change)
-        finally:
-            await tree.close()
+        async with in_session(self._agreed, AGREED_WITHIN_S) as tree:
+            return await change_in_tree(tree, Kind.USERS, change)
 
     @property
     def client_properties(self) -> dict[str, str]:
