@@ -17,7 +17,7 @@ from oncelog.client.admin import Admin
 from oncelog.cluster import parent
 from oncelog.cluster.tree_zookeeper import ZooKeeperTree
 from tests.cluster.commands import started
-from tests.cluster.test_processes import IMPATIENT, all_in_sync, conf_of, leader
+from tests.cluster.test_processes import IMPATIENT, all_in_sync, all_know_that_all_are_in_sync, conf_of, leader
 from tests.cluster.test_tree_zookeeper import CLOCK, TIMEOUT_MS
 from tests.cluster.writing import PARTITIONS, Writing, check
 from tests.cluster.zookeeper import ZooKeeper, running_zookeeper
@@ -105,6 +105,7 @@ def test_nothing_is_lost_when_brokers_and_their_zookeeper_are_killed(own_server:
                 writing.end()
             finally:
                 cluster.resume(silent)
+            until(lambda: all_know_that_all_are_in_sync(cluster), "the broker that hung to know who leads")
         check(cluster.bootstrap_servers, writing)
 
 
