@@ -70,6 +70,7 @@ class Node:
         self.service = Service(open_broker(read_settings(given)))
         self.broker = self.service.broker
         self.fetchers: list[Fetcher] = []
+        self.missed: list[int] = []  # leaders that have ended a connection
         topics = self.broker.topics
         topic = topics.get("orders")
         if topic is None:
@@ -123,7 +124,15 @@ class Node:
         return "127.0.0.1", self.broker.ports["PLAINTEXT"]
 
     def follow(self, leader: "Node", indexes: Iterator[int] | range = range(1)) -> Fetcher:
-        fetcher = Fetcher(self.broker, leader.number, lambda: leader.address, lambda _: None, lambda: 1, self.links)
+        fetcher = Fetcher(
+            self.broker,
+            leader.number,
+            lambda: leader.address,
+            lambda _: None,
+            self.missed.append,
+            lambda: 1,
+            self.links,
+        )
         self.fetchers.append(fetcher)
         for index in indexes:
             fetcher.follow(self.partition(index))

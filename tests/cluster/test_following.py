@@ -15,6 +15,7 @@ from oncelog.log.partition import PartitionLog
 from oncelog.replication.leadership import elected, first
 from oncelog.server.errors import ErrorCode
 from tests.cluster.followers import CONFIG, FETCH, PATIENCE_S, PEERS, TOPIC_ID, Node, Start, content
+from tests.cluster.trees import turns_until
 from tests.raw import RawConnection, batch
 
 
@@ -266,7 +267,7 @@ async def test_a_follower_suspects_a_leader_that_refuses_it_twice(start: Start) 
         if not suspected.done():
             suspected.set_result(broker)
 
-    fetcher = Fetcher(follower.broker, 1, lambda: address, suspect, lambda: 1, follower.links)
+    fetcher = Fetcher(follower.broker, 1, lambda: address, suspect, follower.missed.append, lambda: 1, follower.links)
     follower.fetchers.append(fetcher)
     fetcher.follow(follower.partition())
     fetcher.start()
@@ -380,3 +381,19 @@ async def test_a_follower_behind_its_leaders_first_record_begins_anew(start: Sta
     follower.follow(leader)
     await follower.replica().until(lambda log: log.log_start_offset == 60 and log.next_offset == 100)
     assert content(follower.log()) == content(leader.log())
+
+
+async def test_a_leader_that_ends_its_connection_is_missed_at_once_and_one_that_is_left_is_not(start: Start) -> None:
+    leader, one, other = await start(1), await start(2), await start(3)
+    state = leader.lead(first((1, 2, 3)))
+    fetchers = []
+    for follower in (one, other):
+        follower.see(state)
+        fetchers.append(follower.follow(leader))
+    leader.append(b"a")
+    for follower in (one, other):
+        await follower.replica().until(lambda log: log.next_offset == 1)
+    await fetchers[0].stop()
+    await leader.stop()
+    await turns_until(lambda: bool(other.missed))
+    assert (one.missed, set(other.missed)) == ([], {1})

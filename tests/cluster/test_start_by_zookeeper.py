@@ -1,4 +1,4 @@
-"""`oncelog cluster start --zookeeper`: brokers of this machine that agree in a ZooKeeper, and not in what started them."""
+"""`oncelog cluster start --zookeeper`: brokers of this machine that agree in a ZooKeeper."""
 
 import signal
 import sys

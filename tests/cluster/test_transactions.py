@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import oncelog
 from tests.waiting import until
 
+Config = dict[str, str | int | float | bool]
 PARTITIONS, AT_ONCE, ROUNDS = 3, 30, 12
 TRIES = 20
 
@@ -44,7 +45,7 @@ def transact(producer: Producer, numbers: range, is_kept: bool, meanwhile: Calla
 @pytest.mark.thorough
 def test_all_of_a_transaction_is_there_or_nothing_though_every_broker_is_killed() -> None:
     with oncelog.Server(brokers=3) as server:
-        config = {"bootstrap.servers": server.bootstrap_servers}
+        config: Config = {"bootstrap.servers": server.bootstrap_servers}
         admin = AdminClient(config)
         for made in admin.create_topics([NewTopic("orders", PARTITIONS)]).values():
             made.result()
@@ -74,7 +75,7 @@ def all_are_in_sync(admin: AdminClient) -> bool:
     return all(len(each.isrs) == 3 for topic in topics for each in topic.partitions.values())
 
 
-def read_committed(config: dict[str, str], count: int) -> dict[int, list[int]]:
+def read_committed(config: Config, count: int) -> dict[int, list[int]]:
     """The end of each partition, so that nothing is behind what is expected."""
     reader = Consumer({**config, "group.id": "audit", "enable.partition.eof": True})
     reader.assign([TopicPartition("orders", index, 0) for index in range(PARTITIONS)])
@@ -83,10 +84,12 @@ def read_committed(config: dict[str, str], count: int) -> dict[int, list[int]]:
 
     def take() -> bool:
         for message in reader.consume(1_000, 0.2):
+            index = message.partition()
+            assert index is not None
             if message.error() is None:
-                found[message.partition()].append(int(message.value() or b""))
+                found[index].append(int(message.value() or b""))
             else:
-                ended.add(message.partition())
+                ended.add(index)
         return len(ended) == PARTITIONS and sum(map(len, found.values())) >= count
 
     try:

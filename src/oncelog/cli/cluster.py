@@ -61,9 +61,7 @@ def command() -> None:
     is_flag=True,
     help="Ask for TLS and a password. Certificate and user are made on the first start. Needs the extra [secure].",
 )
-def start(
-    brokers: int, data: str, listen: str, zookeeper: str | None, given: tuple[str, ...], secure: bool
-) -> None:
+def start(brokers: int, data: str, listen: str, zookeeper: str | None, given: tuple[str, ...], secure: bool) -> None:
     """Brokers on this machine, until SIGTERM or SIGINT. One that ends by itself is started again.
 
     A topic has as many copies as there are brokers, at most 3, and acks=all waits for 2 of them, unless --set
@@ -95,7 +93,9 @@ def start(
             settings["oncelog.cluster"] = f"{ZOOKEEPER}{zookeeper.removeprefix(ZOOKEEPER)}"
         folder = str(Path(data).absolute())
         keep_up(lambda: open_cluster(folder, brokers, settings, addresses=addresses, is_secure=secure), say)
-    except (BrokerEnded, TreeFailed, TreeError, DamagedTree, FolderInUse, UnfitFolder, SettingsError, OSError) as refusal:
+    except (BrokerEnded, TreeFailed, TreeError, DamagedTree) as refusal:
+        raise click.ClickException(str(refusal)) from refusal
+    except (FolderInUse, UnfitFolder, SettingsError, OSError) as refusal:
         raise click.ClickException(str(refusal)) from refusal
 
 

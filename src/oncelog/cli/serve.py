@@ -110,7 +110,9 @@ def command(
         from oncelog.embedded import open_service
 
         serve(lambda: open_service(settings), click.echo, beside=beside, until=until)
-    except (SettingsError, FolderInUse, DamagedFolder, UnfitFolder, ClusterStorageError, LogError, TreeError) as refusal:
+    except (SettingsError, FolderInUse, DamagedFolder, UnfitFolder) as refusal:
+        raise click.ClickException(_one_below_the_other(str(refusal))) from refusal
+    except (ClusterStorageError, LogError, TreeError) as refusal:
         raise click.ClickException(_one_below_the_other(str(refusal))) from refusal
     except OSError as refusal:
         raise click.ClickException(_in_words(refusal)) from refusal

@@ -100,6 +100,7 @@ class ClusterBroker:
                 leader,
                 lambda: self._address(leader),
                 self.supervisor.suspect,
+                self._cluster.miss,
                 lambda: self._cluster.peers[self._own.node_id].epoch,
                 self._links,
             )

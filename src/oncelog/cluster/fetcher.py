@@ -110,7 +110,8 @@ class Fetcher:
     """Everything belongs to the broker's loop.
 
     `address` is asked before each connection, and answers None while nobody knows. `suspected` is called with the
-    leader's id when it has refused two connections within 200 ms: its process is gone. `epoch` is this broker's own.
+    leader's id when it has refused two connections within 200 ms: its process is gone; `missed`, as soon as it has
+    ended one by which it had answered. `epoch` is this broker's own.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class Fetcher:
         leader_id: int,
         address: Callable[[], tuple[str, int] | None],
         suspected: Callable[[int], None],
+        missed: Callable[[int], None],
         epoch: Callable[[], int],
         links: Links,
     ) -> None:
@@ -127,6 +129,7 @@ class Fetcher:
         self._leader_id = leader_id
         self._address = address
         self._suspected = suspected
+        self._missed = missed
         self._epoch = epoch
         self._quiet, self._busy = _Line(), _Line()
         self._news_s: dict[Partition, float] = {}  # when those of the busy line had records
@@ -196,6 +199,9 @@ class Fetcher:
         while not line.is_interrupted:
             await self._fetch(line, peer)
 
+    def _miss(self) -> None:
+        self._missed(self._leader_id)
+
     def _note_refusal(self, line: _Line) -> None:
         now_s = asyncio.get_running_loop().time()
         if now_s - line.refused_s <= REFUSED_TWICE_S:
@@ -227,6 +233,7 @@ class Fetcher:
             raise
         line.end_fetch()
         line.backoff_s = 0.0
+        peer.on_lost = self._miss
         answer = read_fetch_answer(VERSION, frame)
         if answer.error_code:
             raise ConnectionError(f"it answers {answer.error_code}")

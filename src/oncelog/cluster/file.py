@@ -78,6 +78,7 @@ class FileCluster:
         self.node_id = node_id
         self.members = {node_id: Member({})}
         self.away: dict[int, Member] = {}
+        self.lost: dict[int, Member] = {}
         self.secret = ""
         disk.mkdir(folder)
         if disk.exists(f"{folder}/{TREE_FOLDER}"):
@@ -146,6 +147,9 @@ class FileCluster:
         except BaseException:
             lock.release()
             raise
+
+    async def settled(self) -> None:
+        """There are no others."""
 
     async def forget(self, node_id: int) -> None:
         """Nobody else is known."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Self, cast
 
 from oncelog.wire.frames import SIZE, SIZE_BYTES, Buffer
@@ -22,6 +23,7 @@ class Peer(asyncio.BufferedProtocol):
         self._filled = 0
         self._answer: asyncio.Future[bytearray] | None = None
         self._reason: str | None = None
+        self.on_lost: Callable[[], None] = _nothing
 
     @classmethod
     async def connect(
@@ -61,7 +63,12 @@ class Peer(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
+    def eof_received(self) -> None:
+        self.connection_lost(None)  # and not a round of the loop later
+
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._reason is None:
+            self.on_lost()
         self._give_up(str(exc or "the other side has closed the connection"))
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -92,3 +99,6 @@ class Peer(asyncio.BufferedProtocol):
             self._give_up("an answer that nobody has asked for")
         else:
             self._answer.set_result(frame)
+
+
+def _nothing() -> None: ...

@@ -215,6 +215,7 @@ class Supervisor:
             self._is_all_told = self._is_all_told or is_all_told
             raise
         self._follow_leaders()
+        self._cluster.miss_only(state.leader for held in self._held.values() for state in held.document.partitions)
         if not self._is_clean and all(each.replica is None or each.replica.is_clean for each in self._partitions()):
             self._is_clean = True
             self._cluster.own.recovered()

@@ -1,9 +1,11 @@
 """This broker among the others, as the tree shows them: who is up, in which epoch, and which pids were taken."""
 
+import asyncio
 import json
 import logging
 import os
 import secrets
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from oncelog.clock import Clock, Now
@@ -20,6 +22,9 @@ logger = logging.getLogger(__name__)
 
 SECRET_BYTES = 32
 MOST_GONE = 1_000  # deleted topics that a broker which was away is told of
+SEEN_S = 0.005  # after a client whose leader is gone, a broker has seen that, too
+MISSED_S = 0.25  # an election takes some hundredths of a second
+LISTED_MS = 10_000  # about as long as Kafka lists a broker that was killed
 TRIES = 20  # of a change that others were faster with, each time
 
 
@@ -58,6 +63,7 @@ class TreeCluster:
         self._is_folder_lost = is_folder_lost
         self.own = own
         self.tree = tree
+        self._clock = clock
         self._lifetime_ms = lease_lifetime_ms
         self.pids = TreePids(tree, clock, own.earlier_pids)
         self.cluster_id = own.cluster_id
@@ -67,6 +73,10 @@ class TreeCluster:
         self.peers: dict[int, Peer] = {}
         self.members: dict[int, Member] = {}
         self.away: dict[int, Member] = {}
+        self._lost_ms: dict[int, int] = {}  # when those that are not up were found missing
+        self._missed: dict[int, asyncio.TimerHandle] = {}
+        self._all_are_there = asyncio.Event()
+        self._all_are_there.set()
         self._document: NodeDocument | None = None
         self.secret = ""  # by which brokers know each other
 
@@ -154,6 +164,7 @@ class TreeCluster:
     async def look_at_brokers(self) -> None:
         nodes = await self.tree.children(NODES)
         live = await self.tree.children(LIVE)
+        before, now_ms = self.members, self._clock.now().monotonic_ms
         self.peers, self.members, self.away = {}, {}, {}
         for name, node in nodes.items():
             try:
@@ -166,6 +177,39 @@ class TreeCluster:
                 self.members[int(name)] = document.member
             if name not in live or document.is_stopping:
                 self.away[int(name)] = document.member
+        missing = (node_id for node_id in before.keys() - self.members.keys() if not self._is_stopping(node_id))
+        self._lost_ms |= dict.fromkeys(missing, now_ms)
+
+    def _is_stopping(self, node_id: int) -> bool:
+        peer = self.peers.get(node_id)
+        return peer is None or peer.is_stopping
+
+    @property
+    def lost(self) -> dict[int, Member]:
+        now_ms = self._clock.now().monotonic_ms
+        recent = [node_id for node_id, lost_ms in self._lost_ms.items() if now_ms < lost_ms + LISTED_MS]
+        return {node_id: self.away[node_id] for node_id in recent if node_id in self.away}
+
+    def miss(self, node_id: int) -> None:
+        """A connection to it has ended: it may be gone, and others about to lead in its place."""
+        if node_id in self.members and node_id not in self._missed:
+            loop = asyncio.get_running_loop()
+            self._missed[node_id] = loop.call_later(MISSED_S, self._miss_no_more, node_id)
+            self._all_are_there.clear()
+
+    def miss_only(self, leaders: Iterable[int]) -> None:
+        """Who leads nothing is not waited for."""
+        for node_id in self._missed.keys() - set(leaders) if self._missed else ():
+            self._miss_no_more(node_id)
+
+    def _miss_no_more(self, node_id: int) -> None:
+        self._missed.pop(node_id).cancel()
+        if not self._missed:
+            self._all_are_there.set()
+
+    async def settled(self) -> None:
+        await asyncio.sleep(SEEN_S)
+        await self._all_are_there.wait()
 
     async def forget(self, node_id: int) -> None:
         """Unless it has been started meanwhile, which gives its node another version."""

@@ -24,7 +24,7 @@ from oncelog.server.metrics import Metrics
 from oncelog.server.passwords import Passwords
 from oncelog.server.pids import kafka_pids, leased_pids
 from oncelog.server.polls import Looks
-from oncelog.server.ports import Cluster, NoPeers, Peers
+from oncelog.server.ports import NO_MEMBERS, Cluster, Member, NoPeers, Peers
 from oncelog.server.quotas import Quotas
 from oncelog.server.settings import Settings
 from oncelog.server.tls import tls_of
@@ -153,11 +153,11 @@ class Broker:
         return partition.replica is None or now.monotonic_ms < self.cluster.sure_until_ms()
 
     def brokers(
-        self, listener: str, local_host: str, *, with_away: bool = False
+        self, listener: str, local_host: str, *, also: Mapping[int, Member] = NO_MEMBERS
     ) -> list[tuple[int, str, int, str | None]]:
         """Id, host, port and rack of each that is up, for a client that came in by that listener."""
         here = self.advertised(listener, local_host)
-        members = {**self.cluster.away, **self.cluster.members} if with_away else self.cluster.members
+        members = {**also, **self.cluster.members}
         return [
             (node_id, *(here if node_id == self.node_id else member.endpoints[listener]), member.rack)
             for node_id, member in members.items()

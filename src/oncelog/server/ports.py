@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from oncelog.producers.grants import Grants
 from oncelog.producers.leases import Block
@@ -18,6 +18,9 @@ class Member(NamedTuple):
 
     endpoints: Mapping[str, tuple[str, int]]  # by the name of the listener: where clients connect to
     rack: str | None = None
+
+
+NO_MEMBERS: Final[Mapping[int, Member]] = {}
 
 
 class Cluster(Grants, Protocol):
@@ -40,6 +43,15 @@ class Cluster(Grants, Protocol):
     @property
     def away(self) -> Mapping[int, Member]:
         """Those that are to lead nothing: brokers that are down, and brokers that are about to be."""
+        ...
+
+    @property
+    def lost(self) -> Mapping[int, Member]:
+        """Those that were up some seconds ago, and did not say that they would end."""
+        ...
+
+    async def settled(self) -> None:
+        """Returns once nobody is missed whose place others are about to take; soon in any case."""
         ...
 
     async def forget(self, node_id: int) -> None:

@@ -7,6 +7,7 @@ from oncelog.server.api_rights import cluster_operations
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.operations import NOT_ASKED
+from oncelog.server.ports import NO_MEMBERS
 
 BROKERS = 1
 
@@ -44,7 +45,9 @@ def handle(request: Any, call: Call) -> Any:
                 is_fenced=node_id in broker.cluster.away,
             )
             for node_id, host, port, rack in broker.brokers(
-                call.listener, call.local_host, with_away=getattr(request, "include_fenced_brokers", False)
+                call.listener,
+                call.local_host,
+                also=broker.cluster.away if getattr(request, "include_fenced_brokers", False) else NO_MEMBERS,
             )
         ),
         cluster_authorized_operations=cluster_operations(
