@@ -10,6 +10,7 @@ from typing import NamedTuple
 import oncelog
 from oncelog.client import NewTopic
 from oncelog.client.admin import Admin
+from oncelog.cluster.parent import Parent
 from tests.cluster.writing import PARTITIONS
 from tests.raw import RawConnection
 from tests.waiting import until
@@ -33,8 +34,9 @@ class Told(NamedTuple):
 
 
 class Elections:
-    def __init__(self, server: oncelog.Server) -> None:
+    def __init__(self, server: oncelog.Server | Parent, folder: Path) -> None:
         self.server = server
+        self._folder = folder
         self._addresses = dict(enumerate(server.bootstrap_servers.split(","), 1))
         with Admin({"bootstrap.servers": server.bootstrap_servers}) as admin:
             admin.create_topics([NewTopic("orders", PARTITIONS)])["orders"].result()
@@ -90,7 +92,7 @@ class Elections:
         """Than before, when this is over."""
 
         def sizes() -> list[int]:
-            folders = [Path(self.server.data_dir) / str(broker) / "-".join(map(str, PLACE)) for broker in brokers]
+            folders = [self._folder / str(broker) / "-".join(map(str, PLACE)) for broker in brokers]
             return [sum(file.stat().st_size for file in folder.glob("*.log")) for folder in folders]
 
         before = sizes()

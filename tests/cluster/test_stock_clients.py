@@ -5,14 +5,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Final
 
 import pytest
 
-import oncelog
 from oncelog.client.admin import Admin, GroupOffsets
+from oncelog.cluster.parent import Parent, copies
 from tests.cluster.elections import Elections, Harm
-from tests.cluster.stock.doors import Member, Sender
+from tests.cluster.stock.doors import IMPATIENT_MS, Member, Sender
 from tests.cluster.stock.in_c import LibrdkafkaMember, LibrdkafkaSender, OurMember, OurSender
 from tests.cluster.stock.in_go import FranzMember, FranzSender
 from tests.cluster.stock.in_go import program as franz_program
@@ -25,6 +26,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.timeout(600)  # where franz-go is built first
 AT_ONCE = 300
 PATIENCE_S = 60
+BROKERS_SESSION_MS = IMPATIENT_MS * 3 // 5
 ALL = frozenset(range(PARTITIONS))
 SENDERS: Final[dict[str, Callable[[str], Sender]]] = {
     "aiokafka": AiokafkaSender,
@@ -51,15 +53,16 @@ def clients(names: Sequence[str], *usual: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture
-def elections(client: str) -> Iterator[Elections]:
+def elections(client: str, tmp_path: Path) -> Iterator[Elections]:
+    """A broker that hangs is missed before its clients give up an answer, so they are told the next one at once."""
     if client in NEEDED:
         try:
             NEEDED[client]()
         except MissingPeer as missing:
             need_or_skip(missing)
-    settings = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
-    with oncelog.Server(brokers=3, settings=settings) as server:
-        yield Elections(server)
+    settings = copies(3) | {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
+    with Parent(str(tmp_path), 3, settings, session_timeout_ms=BROKERS_SESSION_MS) as brokers:
+        yield Elections(brokers, tmp_path)
 
 
 def committed(servers: str, group: str) -> dict[int, int]:

@@ -1,6 +1,7 @@
 """A copy within a cluster whose brokers are killed, hang and are stopped meanwhile."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ IMPATIENT: dict[str, Any] = {"socket_timeout_ms": IMPATIENT_MS, "socket_connecti
 def test_each_record_is_copied_once_and_in_order_while_brokers_go() -> None:
     """One copy begins before a broker goes, and one while it is away."""
     with oncelog.Server(brokers=3) as server, ThreadPoolExecutor(1) as thread:
-        elections, servers = Elections(server), server.bootstrap_servers
+        elections, servers = Elections(server, Path(server.data_dir)), server.bootstrap_servers
         copy = Copy(servers, "orders", "orders-copy", fetch_bytes=4096, **IMPATIENT)
         with OurSender(servers) as sender:
             writing = Writing(sender)

@@ -21,8 +21,8 @@ ALL_TOPICS_IS_EMPTY_BEFORE = 1  # in version 0 an empty list asks for every topi
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
-    # A client asks as soon as a connection ends. librdkafka, told what was so until then, asks again after a second, and
-    # loses another one where the leader has changed and the one before is not listed any more in the same answer.
+    # A client asks as soon as a connection ends. librdkafka, told what was so until then, asks again after a second; it
+    # loses another where the leader has changed and the one before is not listed any more in the same answer.
     cluster = call.broker.cluster
     await cluster.settled()
     return call.new(
