@@ -82,11 +82,12 @@ class Image:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL"))}
         self._env = kept | {"PATH": f"{base / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
-    def build(self, stage: Stage) -> None:
+    def build(self, stage: Stage, **arguments: str) -> None:
         for each in stage.instructions:
             match each.word:
                 case "ARG" | "ENV":
                     self._env |= dict(re.findall(r"(\w+)=(\S+)", each.rest))
+                    self._env |= arguments if each.word == "ARG" else {}
                 case "WORKDIR":
                     self._work = Path(self.here(each.rest))
                     self._work.mkdir(parents=True, exist_ok=True)

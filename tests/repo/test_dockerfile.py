@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.chaos.life import Life
+from tests.repo.compose import services
 from tests.repo.dockerfile import Image, Stage, let_through, stages
 from tests.repo.test_sizes import MOST_CORE_BYTES
 from tests.repo.tree import ROOT, project_files, read
@@ -30,16 +32,19 @@ def both() -> tuple[Stage, Stage]:
 
 @pytest.fixture(scope="module")
 def image(both: tuple[Stage, Stage], tmp_path_factory: pytest.TempPathFactory) -> Image:
+    return built(both[0], tmp_path_factory.mktemp("image"))
+
+
+def built(stage: Stage, folder: Path, **arguments: str) -> Image:
     """After the stage that builds."""
-    folder = tmp_path_factory.mktemp("image")
     context = folder / "context"
     for name in project_files():
         if let_through(read(".dockerignore"), name):
             (context / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, context / name)
-    built = Image(folder, context)
-    built.build(both[0])
-    return built
+    image = Image(folder, context)
+    image.build(stage, **arguments)
+    return image
 
 
 def test_the_linter_finds_nothing() -> None:
@@ -109,3 +114,19 @@ def test_its_command_serves_and_its_health_check_tells(image: Image, both: tuple
     with serving([program, *(told.get(word, word) for word in command)], tmp_path) as address:
         assert is_healthy(address)
     assert not is_healthy(address)
+
+
+@pytest.mark.thorough
+def test_the_image_of_the_compose_file_has_what_a_broker_needs(both: tuple[Stage, Stage], tmp_path: Path) -> None:
+    """Built with the arguments of that file, it gets as far as asking for ZooKeeper."""
+    (arguments,) = {tuple(each["build"]["args"].items()) for each in services("broker").values()}
+    bin_folder = built(both[0], tmp_path / "image", **dict(arguments)).folder / "opt/oncelog/bin"
+    (entry,) = both[1].the_only("ENTRYPOINT").words
+    settings = {"ONCELOG_CLUSTER": "zk://127.0.0.1:1/oncelog", "ONCELOG_LISTENERS": "PLAINTEXT://127.0.0.1:0"}
+    broker = Life("the broker", tmp_path / "broker.log")
+    order = [str(bin_folder / entry), "serve", "--data", str(tmp_path / "data")]
+    broker.launch(order, stdin=subprocess.DEVNULL, env=environment_of(bin_folder) | settings)
+    try:
+        broker.await_words(r"(no ZooKeeper answers at 127\.0\.0\.1:1)")
+    finally:
+        broker.kill()
