@@ -72,7 +72,7 @@ def seen(cluster: Cluster) -> Seen:
     described = admin.describe_cluster().result()
     replicas = admin.describe_replicas().result()
     moves = admin.list_partition_reassignments().result()
-    up = cluster.metadata().brokers.keys()
+    up = {each.id for each in admin.describe_cluster(include_fenced=False).result().nodes}
     known = {each.id: each for each in described.nodes}
     named = {broker for each in replicas.values() for broker in each.replicas}
     brokers = []

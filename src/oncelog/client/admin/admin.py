@@ -96,9 +96,12 @@ class Admin:
 
         return self._wait(ask(), timeout)
 
-    def describe_cluster(self, *, request_timeout: float = -1) -> "Future[ClusterDescription]":
-        """Its brokers; also those that are down, where the cluster knows them."""
-        return self._future(partial(cluster.describe_cluster, self._brokers, self._timeouts(request_timeout)))
+    def describe_cluster(
+        self, *, include_fenced: bool = True, request_timeout: float = -1
+    ) -> "Future[ClusterDescription]":
+        """Its brokers; also those that are down, where the cluster knows them, unless they are not to be included."""
+        timeouts = self._timeouts(request_timeout)
+        return self._future(partial(cluster.describe_cluster, self._brokers, timeouts, include_fenced=include_fenced))
 
     def describe_replicas(self, *, request_timeout: float = -1) -> "Future[dict[Partition, Replicas]]":
         """Who has each partition, who leads it, and who is in sync."""

@@ -19,13 +19,15 @@ PAGE: Final = 2000
 NO_EPOCH: Final = -1
 
 
-async def describe_cluster(brokers: "Brokers", timeouts: Timeouts) -> ClusterDescription:
+async def describe_cluster(
+    brokers: "Brokers", timeouts: Timeouts, *, include_fenced: bool = True
+) -> ClusterDescription:
     def build(spoken: Any) -> Any:
         return spoken.new(
             "DescribeClusterRequest",
             include_cluster_authorized_operations=False,
             endpoint_type=1,
-            include_fenced_brokers=True,
+            include_fenced_brokers=include_fenced,
         )
 
     answer = await brokers.request(None, "describe_cluster", build, timeout_ms=timeouts.request_timeout_ms)
