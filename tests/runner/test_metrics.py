@@ -97,6 +97,8 @@ def test_a_run_in_python_has_the_same(own_server: Server, topic: str, *, share: 
         scraped(run.metrics)
     with pytest.raises(FlowRefused, match="metrics=here: expected HOST:PORT"):
         billing.flow().start(billing.properties, metrics="here")
+    with pytest.raises(FlowRefused, match=r"metrics=0\.0\.0\.0:0: a flow knows no users"):
+        billing.flow().start(billing.properties, metrics="0.0.0.0:0")
     cells = [each for each in run.cells if each.stage == billing.between.name]
     assert len(cells) == 3 and sum(each.written for each in cells) == sum(each.records for each in cells) == 10
     stages = run.last_progress and run.last_progress["stages"]

@@ -15,7 +15,7 @@ from oncelog.log.partition import PartitionLog
 from oncelog.metrics.http import CONTENT_TYPE, MAX_HEAD_BYTES, MAX_OPEN, MAX_SCRAPES, PIECE_BYTES, MetricsServer
 from oncelog.metrics.text import labels
 from oncelog.records.header import check_produced
-from oncelog.server.exposition import FAMILIES, exposition
+from oncelog.server.exposition import FAMILIES, Seen, exposition
 from oncelog.server.metrics_page import labels_of, page
 from oncelog.server.turns import Turns
 from tests.raw import batch
@@ -160,9 +160,9 @@ def test_topics_with_nothing_to_tell_are_gone_through_one_at_a_time(broker: Any)
         broker.topics.create(f"quiet-{number}", 1, {}, CLOCK.now())
     for name in ("oncelog_producer_fenced_total", "oncelog_topic_partition_damaged_places"):
         (family,) = [each for each in FAMILIES if each.name == name]
-        assert list(family.samples(broker)) == [None] * 20
+        assert list(family.samples(Seen(broker))) == [None] * 20
     (family,) = [each for each in FAMILIES if each.name == "oncelog_partitions_offline"]
-    assert list(family.samples(broker)) == [*[None] * 20, ("", 0)]
+    assert list(family.samples(Seen(broker))) == [*[None] * 20, ("", 0)]
 
 
 def test_what_producers_were_told_is_summed_by_topic_and_silence_is_left_out(broker: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMa
 from typing import Any, Final
 
 from oncelog.console.errors import Refused
-from oncelog.metrics.hosts import is_ours, without_port
+from oncelog.metrics.hosts import is_for_another_page, is_ours, without_port
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -72,8 +72,8 @@ def check(headers: MutableMapping[str, str], own_names: Collection[str], *, is_c
     is_said = origin is not None or headers.get("sec-fetch-site") == "same-origin"
     if is_change and not is_said:
         raise Refused(403, "the page answers itself and no other page")  # every browser says it
-    is_visit = headers.get("sec-fetch-mode") == "navigate" and not is_change  # a link may lead here from anywhere
-    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not is_visit:
+    mode = None if is_change else headers.get("sec-fetch-mode")
+    if is_for_another_page(headers.get("sec-fetch-site"), mode):
         raise Refused(403, "the page answers itself and no other page")
 
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import uvicorn
 
-from oncelog.console.connection import Connection
-from oncelog.console.doorway import Doorway
-from oncelog.console.exposure import asks_to_sign_in, check_users, tls_of_page
+from oncelog.console.connection import MOST_OPEN, Connection
 from oncelog.console.faults import FaultList, Faults
 from oncelog.console.sign_in import SignIn
 from oncelog.console.web import application
 from oncelog.server.broker import Broker, bracketed
+from oncelog.server.doorway import Doorway
 from oncelog.server.endpoints import WILDCARDS
+from oncelog.server.exposure import Exposure
 from oncelog.server.tls import LOOK_MS
 from oncelog.settings import SettingsError
 
@@ -32,10 +32,10 @@ class Console:
     def __init__(self, broker: Broker, host: str, port: int, faults: Faults | None = None) -> None:
         self._host, self._port = host, port
         self._broker = broker
-        tls = tls_of_page(host, port, broker)
-        self._doorway = None if tls is None else Doorway(broker, tls)
-        is_asked_for = asks_to_sign_in(host, broker.settings, broker.endpoints)
-        self._sign_in = SignIn(broker, is_asked_for=is_asked_for, is_encrypted=tls is not None)
+        self._exposure = exposure = exposure_of_page(host, port, broker)
+        tls = exposure.tls()
+        self._doorway = None if tls is None else Doorway(broker, tls, exposure.what, MOST_OPEN)
+        self._sign_in = SignIn(broker, is_asked_for=exposure.asks_to_sign_in, is_encrypted=tls is not None)
         config = uvicorn.Config(
             application(broker, FaultList() if faults is None else faults, self._sign_in, own_names(host, broker)),
             loop="none",
@@ -61,7 +61,7 @@ class Console:
 
     async def start(self) -> None:
         """Raises SettingsError."""
-        check_users(self._host, self._port, self._broker)
+        self._exposure.check_users()
         config = self._server.config
         if not config.loaded:
             config.load()
@@ -69,16 +69,11 @@ class Console:
         self._sockets = [_listening(self._host, self._port)]
         self.port = self._sign_in.port = self._sockets[0].getsockname()[1]
         if self._doorway is not None:
-            self._broker.housekeeping.every(LOOK_MS, self._look_at_certificate)
+            self._broker.housekeeping.every(LOOK_MS, self._doorway.look)
         await self._server.startup(sockets=self._sockets)
 
     async def stop(self) -> None:
         await self._server.shutdown(sockets=self._sockets)
-
-    async def _look_at_certificate(self) -> None:
-        """It is renewed without a restart."""
-        if self._doorway is not None:
-            await self._broker.aside.run(self._doorway.tls.look)
 
     @property
     def connections(self) -> Collection[object]:
@@ -90,6 +85,19 @@ class Console:
         host = "127.0.0.1" if self._host in WILDCARDS else self._host
         scheme = "http" if self._doorway is None else "https"
         return f"{scheme}://{bracketed(host)}:{self.port}/"
+
+
+def exposure_of_page(host: str, port: int, broker: Broker) -> Exposure:
+    settings = broker.settings
+    return Exposure(
+        broker,
+        host,
+        what="the page",
+        given=f"--console {bracketed(host)}:{port}",
+        listener="CONSOLE",
+        sign_in=("oncelog.console.sign.in", settings.oncelog_console_sign_in),
+        tls_word=settings.oncelog_console_tls,
+    )
 
 
 def own_names(host: str, broker: Broker) -> frozenset[str]:

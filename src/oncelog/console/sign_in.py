@@ -1,13 +1,10 @@
 """Signing in to the page: by the users of the log, with the password that their SCRAM credentials were made of.
 
 Whoever asks for anything but the page's own files has to have signed in, where that is asked for, and sees what the
-same user may see by Kafka's requests. A wrong password takes as long as a right one for nobody's name; a failure is
-answered late, and who fails too often is not looked at for a while.
+same user may see by Kafka's requests.
 """
 
-import asyncio
 import json
-import logging
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 
@@ -19,15 +16,10 @@ from oncelog.console.sessions import LIFETIME_MS, Sessions
 from oncelog.security.documents import Document, Kind
 from oncelog.server.access import EVERY_RIGHT, Rights
 from oncelog.server.broker import Broker
-
-logger = logging.getLogger(__name__)
+from oncelog.server.web_passwords import Unproven, WebPasswords
 
 MOST_BODY_BYTES: Final = 4096
-MOST_AT_ONCE: Final = 8  # proofs that are looked at, or answered late
-WRONG: Final = "No user has this name and password."
 SIGN_IN_FIRST: Final = "Sign in first."
-TOO_OFTEN: Final = "Too many have failed to sign in from where you are: wait a minute."
-TOO_MANY: Final = "Too many are signing in: try again."
 NOT_JSON: Final = "Send name and password as JSON."
 ANSWER_HEADERS: Final = {"cache-control": "no-store"}
 
@@ -38,8 +30,7 @@ class SignIn:
         self.is_asked_for = is_asked_for
         self._is_encrypted = is_encrypted
         self._sessions = Sessions()
-        self._failures = broker.failures
-        self._at_work = 0
+        self._passwords = WebPasswords(broker, "the page")
         self.port = 0  # cookies know no ports: two servers of one machine would take each other's
 
     @property
@@ -102,29 +93,11 @@ class SignIn:
 
     async def _proven(self, request: Request) -> tuple[str, Document]:
         """Whose name and password these are, by which state of the users. Raises `Refused`."""
-        host = _host(request)
-        if self._failures.is_barred(host, self._now_ms()):
-            self._broker.metrics.authentications_barred += 1
-            raise Refused(429, TOO_OFTEN)
         user, password = await _name_and_password(request)  # who sends it slowly takes nobody's place meanwhile
-        if self._at_work >= MOST_AT_ONCE:
-            raise Refused(503, TOO_MANY)
-        self._at_work += 1
         try:
-            began_ms, users = self._now_ms(), self._users
-            if (await self._broker.passwords.look(user, password))[0]:
-                return user, users
-            self._failures.note(host, self._now_ms())
-            self._broker.metrics.authentications_failed += 1
-            logger.warning("%s did not prove to the page who it is", host)
-            await self._be_late(began_ms)
-            raise Refused(401, WRONG)
-        finally:
-            self._at_work -= 1
-
-    async def _be_late(self, began_ms: int) -> None:
-        delay_ms = self._broker.settings.connection_failed_authentication_delay_ms
-        await asyncio.sleep(max(0, began_ms + delay_ms - self._now_ms()) / 1000)
+            return user, await self._passwords.prove(_host(request), user, password)
+        except Unproven as unproven:
+            raise Refused(unproven.status, unproven.message) from None
 
 
 async def _name_and_password(request: Request) -> tuple[str, str]:

@@ -29,6 +29,22 @@ def is_ours(host: str, own_names: Collection[str]) -> bool:
     return True
 
 
+def is_loopback(host: str) -> bool:
+    """Whether who listens there is reached from this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_for_another_page(site: str | None, mode: str | None) -> bool:
+    """What a browser says of a request (`Sec-Fetch-Site`, `Sec-Fetch-Mode`): not that a person asks, nor our own page.
+    A link may lead here from anywhere. Who says nothing is no browser of today."""
+    return site not in (None, "none", "same-origin") and mode != "navigate"
+
+
 def is_nobody_elses(host: str, own_names: Collection[str]) -> bool:
     """Where machines ask, too: they do so by names of their own network."""
     return is_ours(host, own_names) or (bool(host) and "." not in host) or host.endswith(NOT_FOR_SALE)

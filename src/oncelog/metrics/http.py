@@ -7,11 +7,11 @@ one costs a buffer and nothing else.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from oncelog.metrics.hosts import is_nobody_elses, without_port
+from oncelog.metrics.hosts import is_for_another_page, is_nobody_elses, without_port
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Turns(Protocol):
 class Refusal(NamedTuple):
     status: str
     text: str
-    allow: str | None = None
+    header: str | None = None
 
 
 class Refused(Exception):
@@ -45,12 +45,18 @@ class Refused(Exception):
 
 BAD_REQUEST = Refusal("400 Bad Request", "this is not HTTP\n")
 NOT_FOUND = Refusal("404 Not Found", "the metrics are at /metrics\n")
-NOT_ALLOWED = Refusal("405 Method Not Allowed", "GET or HEAD\n", allow="GET, HEAD")
+NOT_ALLOWED = Refusal("405 Method Not Allowed", "GET or HEAD\n", header="Allow: GET, HEAD")
 TOO_LARGE = Refusal("431 Request Header Fields Too Large", "the request is too large\n")
 OTHER_HOST = Refusal(
     "403 Forbidden", "ask by an address, as localhost, or by a name of oncelog.page.hosts, which the server was given\n"
 )
+OTHER_PAGE = Refusal("403 Forbidden", "the metrics are not for another page\n")
 BUSY = Refusal("503 Service Unavailable", "too many scrapes at a time\n")
+
+
+Text = Callable[[], Iterable[str]]
+Admit = Callable[[str, str | None], Awaitable[Text]]  # who asks from that host, with that `Authorization`
+Enter = Callable[[asyncio.Protocol], asyncio.BaseProtocol]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +68,37 @@ class Head:
 class MetricsServer:
     def __init__(
         self,
-        text: Callable[[], Iterable[str]],
+        text: Text,
         timeout_s: float = SCRAPE_S,
         turns: Turns | None = None,
         own_names: Collection[str] = (),
+        admit: Admit | None = None,
+        enter: Enter | None = None,
     ) -> None:
+        """`admit` answers the text that somebody may read, where that is not the same for all, or raises Refused.
+        `enter` puts TLS around a connection."""
         self._text = text
+        self._admit = admit
+        self._enter = enter
         self._turns = turns  # a short line may be the sum of much
         self._timeout_s = timeout_s
         self._own_names = own_names
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         self._silent: dict[asyncio.StreamWriter, None] = {}  # of these: have asked nothing yet, in the order they came
+        self._scrapes = 0
 
     async def start(self, host: str, port: int) -> int:
         """The port that it listens on."""
-        self._server = await asyncio.start_server(self._serve, host or None, port, limit=MAX_HEAD_BYTES, backlog=64)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._new_connection, host or None, port, backlog=64)
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
+
+    def _new_connection(self) -> asyncio.BaseProtocol:
+        reader = asyncio.StreamReader(limit=MAX_HEAD_BYTES)
+        connection = asyncio.StreamReaderProtocol(reader, self._serve)
+        return connection if self._enter is None else self._enter(connection)
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -123,20 +142,31 @@ class MetricsServer:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            text = await _head_of(reader)  # read in any case: a close with unread bytes would eat the answer
+            read = await _head_of(reader)  # in any case: a close with unread bytes would eat the answer
             self._silent.pop(writer, None)
-            if len(self._open) - len(self._silent) > MAX_SCRAPES:
+            head = read_head(read)
+            headers = headers_of(read)
+            refuse_other_pages(headers, self._own_names)
+            text = self._text if self._admit is None else await self._admit(_host(writer), headers.get("authorization"))
+            if self._scrapes >= MAX_SCRAPES:
                 raise Refused(BUSY)
-            head = read_head(text)
-            refuse_other_hosts(text, self._own_names)
         except Refused as refused:
             writer.write(_refused(refused.refusal))
             await writer.drain()
             return
-        writer.write(_accepted(head))
-        if head.wants_body:
-            await _send(self._text(), head.can_chunk, writer, self._turns)
-        await writer.drain()
+        self._scrapes += 1
+        try:
+            writer.write(_accepted(head))
+            if head.wants_body:
+                await _send(text(), head.can_chunk, writer, self._turns)
+            await writer.drain()
+        finally:
+            self._scrapes -= 1
+
+
+def _host(writer: asyncio.StreamWriter) -> str:
+    peer = writer.get_extra_info("peername")
+    return str(peer[0]) if peer else "?"
 
 
 async def _head_of(reader: asyncio.StreamReader) -> bytes:
@@ -161,14 +191,24 @@ def read_head(head: bytes) -> Head:
     return Head(wants_body=method == b"GET", can_chunk=version == b"HTTP/1.1")
 
 
-def refuse_other_hosts(head: bytes, own_names: Collection[str]) -> None:
-    """Raises Refused where another name was asked, which may be that of a page in somebody's browser. All browsers say
-    which, and who says none is none."""
+def headers_of(head: bytes) -> dict[str, str]:
+    """Of one that comes twice, all, with commas between: so a second `Host` is no way around the first."""
+    found: dict[str, str] = {}
     for line in head.split(b"\r\n")[1:]:
-        name, _, value = line.partition(b":")
-        host = without_port(value.decode("latin-1").strip())
-        if name.strip().lower() == b"host" and not is_nobody_elses(host, own_names):
+        name, _, value = line.decode("latin-1").partition(":")
+        name, value = name.strip().lower(), value.strip()
+        found[name] = f"{found[name]},{value}" if name in found else value
+    return found
+
+
+def refuse_other_pages(headers: Mapping[str, str], own_names: Collection[str]) -> None:
+    """Raises Refused where another name was asked, which may be that of a page in somebody's browser, and where the
+    browser says that another page asks. All browsers say which name, and who says none is none."""
+    for host in headers.get("host", "localhost").split(","):
+        if not is_nobody_elses(without_port(host), own_names):
             raise Refused(OTHER_HOST)
+    if is_for_another_page(headers.get("sec-fetch-site"), headers.get("sec-fetch-mode")):
+        raise Refused(OTHER_PAGE)
 
 
 async def _send(text: Iterable[str], can_chunk: bool, writer: asyncio.StreamWriter, turns: Turns | None) -> None:
@@ -205,8 +245,8 @@ def _accepted(head: Head) -> bytes:
 
 
 def _refused(refusal: Refusal) -> bytes:
-    allow = f"Allow: {refusal.allow}\r\n" if refusal.allow else ""
+    header = f"{refusal.header}\r\n" if refusal.header else ""
     return (
         f"HTTP/1.1 {refusal.status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-        f"Content-Length: {len(refusal.text)}\r\n{allow}Connection: close\r\n\r\n{refusal.text}"
+        f"Content-Length: {len(refusal.text)}\r\n{header}Connection: close\r\n\r\n{refusal.text}"
     ).encode()

@@ -7,6 +7,7 @@ from typing import Final, Literal
 from oncelog.client.door import LoopThread
 from oncelog.flow.errors import FlowRefused
 from oncelog.flow.flows import Run
+from oncelog.metrics.hosts import is_loopback
 from oncelog.metrics.http import MetricsServer
 from oncelog.metrics.text import Family, Sample, labels, lines_of
 from oncelog.runner.progress import CellProgress
@@ -77,6 +78,11 @@ class Scraped:
             self._host, self._port = parse_address("metrics", address)
         except SettingsError as unfit:
             raise FlowRefused(str(unfit)) from unfit
+        if not is_loopback(self._host):
+            raise FlowRefused(
+                f"metrics={address}: a flow knows no users, so everybody who reaches this address would read its "
+                "metrics: leave them on 127.0.0.1, and put something before them that asks who scrapes, by TLS"
+            )
         self._thread: LoopThread | None = None
         self.has_begun = False  # the run, whose id is not known before
         self._server = MetricsServer(lambda: lines_of(FAMILIES, run) if self.has_begun else ())

@@ -4,9 +4,12 @@ Text is made family by family in an iterator: a server with ten thousand partiti
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from oncelog.metrics.text import Family, Sample, labels, lines_of
 from oncelog.replication.leadership import Leadership
+from oncelog.security.operations import Operation, Resource
+from oncelog.server.access import EVERY_RIGHT, Rights
 from oncelog.server.api import apis
 from oncelog.server.broker import Broker
 from oncelog.server.fetch_sessions import FetchSessions
@@ -14,62 +17,97 @@ from oncelog.server.process import PROCESS
 from oncelog.server.topics import Partition, Topic
 
 
-def exposition(broker: Broker) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A broker, by somebody who may see some of its topics and groups."""
+
+    broker: Broker
+    rights: Rights = EVERY_RIGHT
+
+    def topic(self, name: str) -> bool:
+        return self.rights.may(Operation.DESCRIBE, Resource.TOPIC, name)
+
+    def group(self, name: str) -> bool:
+        return self.rights.may(Operation.DESCRIBE, Resource.GROUP, name)
+
+
+Samples = Callable[[Seen], Iterator[Sample]]
+
+
+def exposition(broker: Broker, rights: Rights = EVERY_RIGHT) -> Iterator[str]:
     """They are read from a living server: each line is true, two lines may be a moment apart."""
-    return lines_of(FAMILIES, broker)
+    return lines_of(FAMILIES, Seen(broker, rights))
+
+
+def _of_topics(tell: Callable[[Broker, Topic], Iterator[Sample]]) -> Samples:
+    def samples(seen: Seen) -> Iterator[Sample]:
+        for topic in seen.broker.topics.all():
+            yield None
+            if seen.topic(topic.name):
+                yield from tell(seen.broker, topic)
+
+    return samples
+
+
+def _of_groups(tell: Callable[[Seen, str], Iterator[Sample]]) -> Samples:
+    def samples(seen: Seen) -> Iterator[Sample]:
+        for group in list(seen.broker.groups.groups):
+            yield None
+            if seen.group(group):
+                yield from tell(seen, group)
+
+    return samples
 
 
 # The server
 
 
-def _brokers(broker: Broker) -> Iterator[Sample]:
-    yield "", len(broker.cluster.members)
+def _brokers(seen: Seen) -> Iterator[Sample]:
+    yield "", len(seen.broker.cluster.members)
 
 
-def _broker_info(broker: Broker) -> Iterator[Sample]:
-    yield labels(id=broker.node_id, address=broker.addresses()), 1
+def _broker_info(seen: Seen) -> Iterator[Sample]:
+    yield labels(id=seen.broker.node_id, address=seen.broker.addresses()), 1
 
 
-def _partitions_offline(broker: Broker) -> Iterator[Sample]:
+def _partitions_offline(seen: Seen) -> Iterator[Sample]:
     offline = 0
-    for topic in broker.topics.all():
+    for topic in seen.broker.topics.all():
         yield None
         offline += sum(each.log.offline is not None for each in topic.open_partitions)
     yield "", offline
 
 
-def _damaged(broker: Broker) -> Iterator[Sample]:
+def _damaged(broker: Broker, topic: Topic) -> Iterator[Sample]:
     """Only partitions that have something to say: most never rot."""
-    for topic in broker.topics.all():
-        yield None
-        for partition in topic.open_partitions:
-            if partition.log.damage:
-                yield labels(topic=topic.name, partition=partition.index), len(partition.log.damage)
+    for partition in topic.open_partitions:
+        if partition.log.damage:
+            yield labels(topic=topic.name, partition=partition.index), len(partition.log.damage)
 
 
-def _requests(broker: Broker) -> Iterator[Sample]:
+def _requests(seen: Seen) -> Iterator[Sample]:
     names = {key: api.name for key, api in apis().items()}
-    for key, count in sorted(broker.metrics.requests.items()):
+    for key, count in sorted(seen.broker.metrics.requests.items()):
         yield labels(api=names.get(key, str(key))), count
 
 
-def _counter(name: str) -> Callable[[Broker], Iterator[Sample]]:
-    def samples(broker: Broker) -> Iterator[Sample]:
-        yield "", getattr(broker.metrics, name)
+def _counter(name: str) -> Samples:
+    def samples(seen: Seen) -> Iterator[Sample]:
+        yield "", getattr(seen.broker.metrics, name)
 
     return samples
 
 
-def _by_quota(name: str, unit: float = 1) -> Callable[[Broker], Iterator[Sample]]:
-    def samples(broker: Broker) -> Iterator[Sample]:
-        for quota, value in sorted(getattr(broker.metrics, name).items()):
+def _by_quota(name: str, unit: float = 1) -> Samples:
+    def samples(seen: Seen) -> Iterator[Sample]:
+        for quota, value in sorted(getattr(seen.broker.metrics, name).items()):
             yield labels(quota=quota), value * unit
 
     return samples
 
 
-def _connections(broker: Broker) -> Iterator[Sample]:
-    yield "", broker.metrics.connections_open
+def _connections(seen: Seen) -> Iterator[Sample]:
+    yield "", seen.broker.metrics.connections_open
 
 
 def _of_sessions(name: str, text: str, value: Callable[[FetchSessions], int]) -> Family[Broker]:
@@ -82,26 +120,23 @@ def _of_sessions(name: str, text: str, value: Callable[[FetchSessions], int]) ->
 # Topics
 
 
-def _topic_partitions(broker: Broker) -> Iterator[Sample]:
-    for topic in broker.topics.all():
-        yield labels(topic=topic.name), len(topic.partitions)
+def _topic_partitions(broker: Broker, topic: Topic) -> Iterator[Sample]:
+    yield labels(topic=topic.name), len(topic.partitions)
 
 
-def _each_partition(value: Callable[[Broker, Partition], float]) -> Callable[[Broker], Iterator[Sample]]:
-    def samples(broker: Broker) -> Iterator[Sample]:
-        for topic in broker.topics.all():
-            for partition in topic.open_partitions:
-                yield labels(topic=topic.name, partition=partition.index), value(broker, partition)
-
-    return samples
-
-
-def _lags(broker: Broker) -> Iterator[Sample]:
-    """By the leader alone: who else has the partition cannot know."""
-    for topic in broker.topics.all():
+def _each_partition(value: Callable[[Broker, Partition], float]) -> Samples:
+    def tell(broker: Broker, topic: Topic) -> Iterator[Sample]:
         for partition in topic.open_partitions:
-            for follower, lag in ({} if partition.replica is None else partition.replica.lags).items():
-                yield labels(topic=topic.name, partition=partition.index, broker=follower), lag
+            yield labels(topic=topic.name, partition=partition.index), value(broker, partition)
+
+    return _of_topics(tell)
+
+
+def _lags(broker: Broker, topic: Topic) -> Iterator[Sample]:
+    """By the leader alone: who else has the partition cannot know."""
+    for partition in topic.open_partitions:
+        for follower, lag in ({} if partition.replica is None else partition.replica.lags).items():
+            yield labels(topic=topic.name, partition=partition.index, broker=follower), lag
 
 
 def _state(broker: Broker, partition: Partition) -> Leadership:
@@ -112,15 +147,15 @@ def _state(broker: Broker, partition: Partition) -> Leadership:
     return Leadership((broker.node_id,), broker.node_id, partition.log.leader_epoch, in_sync)
 
 
-def _each_topic_with_producers(value: Callable[[Topic], float]) -> Callable[[Broker], Iterator[Sample]]:
+def _each_topic_with_producers(value: Callable[[Topic], float]) -> Samples:
     """Only topics that have something to say: most never see such a producer."""
 
-    def samples(broker: Broker) -> Iterator[Sample]:
-        for topic in broker.topics.all():
-            found = value(topic)
-            yield (labels(topic=topic.name), found) if found else None
+    def tell(broker: Broker, topic: Topic) -> Iterator[Sample]:
+        found = value(topic)
+        if found:
+            yield labels(topic=topic.name), found
 
-    return samples
+    return _of_topics(tell)
 
 
 def _producers(name: str) -> Callable[[Topic], float]:
@@ -133,15 +168,17 @@ def _producers(name: str) -> Callable[[Topic], float]:
 # Groups
 
 
-def _members(broker: Broker) -> Iterator[Sample]:
-    for name, group in list(broker.groups.groups.items()):
-        yield labels(consumergroup=name), len(group.members)
+def _members(seen: Seen, group: str) -> Iterator[Sample]:
+    known = seen.broker.groups.groups.get(group)
+    if known is not None:  # it may have gone since the last line
+        yield labels(consumergroup=group), len(known.members)
 
 
-def _committed(broker: Broker, group: str) -> Iterator[tuple[str, int, int, int]]:
+def _committed(seen: Seen, group: str) -> Iterator[tuple[str, int, int, int]]:
     """Topic, partition, committed offset, and how many records lie behind it."""
+    broker = seen.broker
     for topic, indexes in broker.groups.committed_topics(group).items():
-        for index in indexes:
+        for index in indexes if seen.topic(topic) else ():
             committed = broker.groups.committed(group, topic, index)
             partition = broker.topics.open_partition(topic, index)
             if committed is not None and partition is not None:
@@ -149,41 +186,37 @@ def _committed(broker: Broker, group: str) -> Iterator[tuple[str, int, int, int]
                 yield topic, index, committed.offset, lag
 
 
-def _each_commit(column: int) -> Callable[[Broker], Iterator[Sample]]:
-    def samples(broker: Broker) -> Iterator[Sample]:
-        for group in list(broker.groups.groups):
+def _each_commit(column: int) -> Samples:
+    def tell(seen: Seen, group: str) -> Iterator[Sample]:
+        for found in _committed(seen, group):
+            topic, index = found[:2]
+            yield labels(consumergroup=group, topic=topic, partition=index), int(found[column])
+
+    return _of_groups(tell)
+
+
+def _sum_of_commits(column: int) -> Samples:
+    def tell(seen: Seen, group: str) -> Iterator[Sample]:
+        sums: dict[str, int] = {}
+        for found in _committed(seen, group):
             yield None
-            for found in _committed(broker, group):
-                topic, index = found[:2]
-                yield labels(consumergroup=group, topic=topic, partition=index), int(found[column])
+            sums[found[0]] = sums.get(found[0], 0) + int(found[column])
+        for topic, value in sums.items():
+            yield labels(consumergroup=group, topic=topic), value
 
-    return samples
-
-
-def _sum_of_commits(column: int) -> Callable[[Broker], Iterator[Sample]]:
-    def samples(broker: Broker) -> Iterator[Sample]:
-        for group in list(broker.groups.groups):
-            yield None
-            sums: dict[str, int] = {}
-            for found in _committed(broker, group):
-                yield None
-                sums[found[0]] = sums.get(found[0], 0) + int(found[column])
-            for topic, value in sums.items():
-                yield labels(consumergroup=group, topic=topic), value
-
-    return samples
+    return _of_groups(tell)
 
 
-def _process_family(name: str, is_counter: bool, text: str, value: Callable[[], float]) -> Family[Broker]:
-    return Family(name, "counter" if is_counter else "gauge", text, lambda broker: [("", value())])
+def _process_family(name: str, is_counter: bool, text: str, value: Callable[[], float]) -> Family[Seen]:
+    return Family(name, "counter" if is_counter else "gauge", text, lambda seen: [("", value())])
 
 
 _OFFSET, _LAG = 2, 3
 
-FAMILIES: tuple[Family[Broker], ...] = (
+FAMILIES: tuple[Family[Seen], ...] = (
     Family("kafka_brokers", "gauge", "Number of brokers.", _brokers),
     Family("kafka_broker_info", "gauge", "Where clients reach this node; the value says nothing.", _broker_info),
-    Family("kafka_topic_partitions", "gauge", "Number of partitions of this topic.", _topic_partitions),
+    Family("kafka_topic_partitions", "gauge", "Number of partitions of this topic.", _of_topics(_topic_partitions)),
     Family(
         "kafka_topic_partition_current_offset",
         "gauge",
@@ -230,7 +263,7 @@ FAMILIES: tuple[Family[Broker], ...] = (
         "oncelog_follower_lag_records",
         "gauge",
         "Records that this follower lacks of the partition's log; told by the node that leads it.",
-        _lags,
+        _of_topics(_lags),
     ),
     Family(
         "oncelog_elections_total",
@@ -238,7 +271,7 @@ FAMILIES: tuple[Family[Broker], ...] = (
         "How often this node was elected to lead a partition.",
         _counter("elections"),
     ),
-    Family("kafka_consumergroup_members", "gauge", "Members of this group.", _members),
+    Family("kafka_consumergroup_members", "gauge", "Members of this group.", _of_groups(_members)),
     Family("kafka_consumergroup_current_offset", "gauge", "Committed offset of this group.", _each_commit(_OFFSET)),
     Family(
         "kafka_consumergroup_current_offset_sum",
@@ -278,7 +311,7 @@ FAMILIES: tuple[Family[Broker], ...] = (
         "oncelog_topic_partition_damaged_places",
         "gauge",
         "Places of the log found not to be what was written; readers get CORRUPT_MESSAGE there.",
-        _damaged,
+        _of_topics(_damaged),
     ),
     Family(
         "oncelog_scrubbed_bytes_total",

@@ -7,10 +7,10 @@ from oncelog.server.broker import Broker
 from oncelog.server.connections import Connections
 from oncelog.server.listener import listen
 from oncelog.server.tls import LOOK_MS
-from oncelog.settings import SettingsError, parse_address
+from oncelog.settings import parse_address
 
 if TYPE_CHECKING:
-    from oncelog.metrics.http import MetricsServer
+    from oncelog.server.metrics_port import MetricsPort
 
 STOP_GRACE_S = 5.0
 
@@ -21,7 +21,7 @@ class Service:
         self.connections = Connections(broker)
         self.metrics_port: int | None = None
         self._servers: list[asyncio.Server] = []
-        self._metrics_server: MetricsServer | None = None
+        self._metrics_port: MetricsPort | None = None
 
     async def start(self) -> None:
         broker = self.broker
@@ -36,18 +36,11 @@ class Service:
             await self._serve_metrics(broker.settings.oncelog_metrics_listener)
 
     async def _serve_metrics(self, listener: str) -> None:
-        # Most servers never need these, and each start would pay for them.
-        from oncelog.metrics.http import MetricsServer
-        from oncelog.server.exposition import exposition
+        from oncelog.server.metrics_port import MetricsPort  # most servers never need it, and each start would pay
 
-        self._metrics_server = MetricsServer(
-            lambda: exposition(self.broker), turns=self.broker.turns, own_names=self.broker.own_names
-        )
-        host, port = parse_address("oncelog.metrics.listener", listener)
-        try:
-            self.metrics_port = await self._metrics_server.start(host, port)
-        except OSError as error:
-            raise SettingsError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
+        self._metrics_port = port = MetricsPort(self.broker, *parse_address("oncelog.metrics.listener", listener))
+        await port.start()
+        self.metrics_port = port.port
 
     async def stop(self) -> None:
         """Stop listening, let answers leave, put everything on the disk."""
@@ -57,6 +50,6 @@ class Service:
         broker.groups.stop()
         broker.transactions.stop()
         await self.connections.close_all(STOP_GRACE_S)
-        if self._metrics_server is not None:
-            await self._metrics_server.stop()
+        if self._metrics_port is not None:
+            await self._metrics_port.stop()
         await broker.close()

@@ -396,6 +396,18 @@ class Settings:
     oncelog_metrics_listener: str | None = text(
         None, "HOST:PORT that serves Prometheus text at /metrics; off when not set."
     )
+    oncelog_metrics_sign_in: str = text(
+        "auto",
+        "Whether /metrics asks for a user's name and password (HTTP Basic): `auto` where a listener asks clients who "
+        "they are, where access rules are asked, and beyond the loopback address; `always`; `never`, which is for the "
+        "loopback address alone.",
+        words=("auto", "always", "never"),
+    )
+    oncelog_metrics_tls: str = text(
+        "auto",
+        "Whether /metrics speaks TLS, by the same certificate: `auto` beyond the loopback address; `always`.",
+        words=("auto", "always"),
+    )
 
     # Its page
     oncelog_console_sign_in: str = text(

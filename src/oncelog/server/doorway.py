@@ -1,10 +1,10 @@
-"""TLS of the page: the layer that the log's own listeners have, with bounds of its own, around uvicorn's protocol."""
+"""TLS of what is served beside the log, the page and the metrics: the layer that the log's own listeners have, with
+bounds of its own, around another protocol."""
 
 import asyncio
 import logging
 from typing import Any, Final, cast
 
-from oncelog.console.connection import MOST_OPEN
 from oncelog.server.broker import Broker
 from oncelog.server.connections import Connections, LineLimit
 from oncelog.server.strangers import Stranger, Strangers
@@ -18,11 +18,13 @@ class Doorway:
     """What the layer asks of the connections of a listener. Those who do not end their handshake make room for others,
     first at the host that has most of them."""
 
-    def __init__(self, broker: Broker, tls: Tls) -> None:
+    def __init__(self, broker: Broker, tls: Tls, what: str, most_open: int) -> None:
+        """`what` it leads to, for the log."""
         self.broker = broker
         self.tls = tls
+        self._what = what
         self.shaking_hands: set[Stranger] = set()
-        self.strangers = Strangers(lambda: broker.clock.now().monotonic_ms, MOST_OPEN)
+        self.strangers = Strangers(lambda: broker.clock.now().monotonic_ms, most_open)
         self.encrypted_view = memoryview(bytearray(BUFFER_BYTES))
         self.received = bytearray(BUFFER_BYTES)
         self._lines = LineLimit(broker.clock)
@@ -32,10 +34,14 @@ class Doorway:
         return self
 
     def may_begin(self, client_host: str) -> bool:
-        return True  # `strangers` makes room, and a connection that has come in is one of the page's own
+        return True  # `strangers` makes room, and a connection that has come in is bounded by what is served
+
+    async def look(self) -> None:
+        """Whether the certificate has changed: it is renewed without a restart."""
+        await self.broker.aside.run(self.tls.look)
 
     def log_refused(self, client_host: str, reason: str) -> None:
-        self._lines.log(logging.INFO, "the page closed the connection of %s: %s", client_host, reason)
+        self._lines.log(logging.INFO, "%s closed the connection of %s: %s", self._what, client_host, reason)
 
     def enter(self, inner: asyncio.Protocol) -> TlsTransport:
         return TlsTransport(cast(Connections, self), self.tls, lambda: Unbuffered(inner, self.received))

@@ -1,0 +1,96 @@
+"""The port at which this server's metrics are scraped: who may, and what they see.
+
+Who has to say who it is does so by HTTP Basic, as every scraper can, and is a user of the log. It takes the right to
+DESCRIBE the cluster, as the overview of the page does; of topics and groups those are told that the user may DESCRIBE.
+"""
+
+from base64 import b64decode
+from binascii import Error as BadBase64
+from http import HTTPStatus
+from typing import Final
+
+from oncelog.metrics.http import MAX_OPEN, MetricsServer, Refusal, Refused, Text
+from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
+from oncelog.server.broker import Broker, bracketed
+from oncelog.server.doorway import Doorway
+from oncelog.server.exposition import exposition
+from oncelog.server.exposure import Exposure
+from oncelog.server.tls import LOOK_MS
+from oncelog.server.web_passwords import Unproven, WebPasswords
+from oncelog.settings import SettingsError
+
+HANDSHAKES: Final = 2 * MAX_OPEN
+ASKS: Final = 'WWW-Authenticate: Basic realm="oncelog", charset="UTF-8"'
+SIGN_IN_FIRST: Final = "name a user of the log and the password (basic_auth of Prometheus)\n"
+MAY_NOT: Final = (
+    "this takes the right to DESCRIBE the cluster: "
+    "oncelog acls add --allow-principal '{principal}' --operation Describe --cluster\n"
+)
+
+
+class MetricsPort:
+    def __init__(self, broker: Broker, host: str, port: int) -> None:
+        """Raises SettingsError, as `start` does."""
+        self._broker = broker
+        self._host, self.port = host, port
+        settings = broker.settings
+        self._exposure = Exposure(
+            broker,
+            host,
+            what="/metrics",
+            given=f"oncelog.metrics.listener={bracketed(host)}:{port}",
+            listener="METRICS",
+            sign_in=("oncelog.metrics.sign.in", settings.oncelog_metrics_sign_in),
+            tls_word=settings.oncelog_metrics_tls,
+        )
+        tls = self._exposure.tls()
+        self._doorway = None if tls is None else Doorway(broker, tls, self._exposure.what, HANDSHAKES)
+        self._passwords = WebPasswords(broker, self._exposure.what)
+        self._server = MetricsServer(
+            lambda: exposition(broker),
+            turns=broker.turns,
+            own_names=broker.own_names,
+            admit=self._admit if self._exposure.asks_to_sign_in else None,
+            enter=None if self._doorway is None else self._doorway.enter,
+        )
+
+    async def start(self) -> None:
+        self._exposure.check_users()
+        try:
+            self.port = await self._server.start(self._host, self.port)
+        except OSError as error:
+            where = f"{self._host}:{self.port}"
+            raise SettingsError(f"cannot serve metrics on {where}: {error.strerror or error}") from error
+        if self._doorway is not None:
+            self._broker.housekeeping.every(LOOK_MS, self._doorway.look)
+
+    async def stop(self) -> None:
+        await self._server.stop()
+
+    async def _admit(self, host: str, authorization: str | None) -> Text:
+        if authorization is None:  # nothing was guessed: clients are asked before they say
+            raise Refused(Refusal("401 Unauthorized", SIGN_IN_FIRST, ASKS))
+        user, password = _name_and_password(authorization)
+        try:
+            await self._passwords.prove(host, user, password)
+        except Unproven as unproven:
+            status = f"{unproven.status} {HTTPStatus(unproven.status).phrase}"
+            raise Refused(
+                Refusal(status, f"{unproven.message}\n", ASKS if unproven.status == HTTPStatus.UNAUTHORIZED else None)
+            ) from None
+        principal = f"User:{user}"
+        rights = self._broker.access.rights(principal, host)
+        if not rights.may(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+            raise Refused(Refusal("403 Forbidden", MAY_NOT.format(principal=principal)))
+        return lambda: exposition(self._broker, rights)
+
+
+def _name_and_password(authorization: str) -> tuple[str, str]:
+    scheme, _, shown = authorization.partition(" ")
+    try:
+        user, colon, password = b64decode(shown.strip(), validate=True).decode().partition(":")
+    except (BadBase64, ValueError):
+        user = colon = password = ""
+    if scheme.lower() != "basic" or not user or not colon or not password:
+        raise Refused(Refusal("401 Unauthorized", SIGN_IN_FIRST, ASKS))
+    return user, password

@@ -1,0 +1,65 @@
+"""Who somebody is by a name and a password, where that is asked beside Kafka's protocol: on the page and for metrics.
+
+A wrong password takes as long as a right one for nobody's name; a failure is answered late; and who fails too often,
+here or at a listener, is not looked at for a while.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from oncelog.security.documents import Document, Kind
+from oncelog.server.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+MOST_AT_ONCE: Final = 8  # proofs that are looked at, or answered late
+WRONG: Final = "No user has this name and password."
+TOO_OFTEN: Final = "Too many have failed to sign in from where you are: wait a minute."
+TOO_MANY: Final = "Too many are signing in: try again."
+
+
+class Unproven(Exception):
+    """With the status by HTTP."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class WebPasswords:
+    """Those that are shown at one door."""
+
+    def __init__(self, broker: Broker, door: str) -> None:
+        self._broker = broker
+        self._door = door  # for the log
+        self._at_work = 0
+
+    async def prove(self, host: str, user: str, password: str) -> Document:
+        """Whether it is that user's, by which state of the users. Raises `Unproven`."""
+        broker = self._broker
+        if broker.failures.is_barred(host, self._now_ms()):
+            broker.metrics.authentications_barred += 1
+            raise Unproven(429, TOO_OFTEN)
+        if self._at_work >= MOST_AT_ONCE:
+            raise Unproven(503, TOO_MANY)
+        self._at_work += 1
+        try:
+            began_ms, users = self._now_ms(), broker.topics.document(Kind.USERS)
+            if (await broker.passwords.look(user, password))[0]:
+                return users
+            broker.failures.note(host, self._now_ms())
+            broker.metrics.authentications_failed += 1
+            logger.warning("%s did not prove to %s who it is", host, self._door)
+            await self._be_late(began_ms)
+            raise Unproven(401, WRONG)
+        finally:
+            self._at_work -= 1
+
+    async def _be_late(self, began_ms: int) -> None:
+        delay_ms = self._broker.settings.connection_failed_authentication_delay_ms
+        await asyncio.sleep(max(0, began_ms + delay_ms - self._now_ms()) / 1000)
+
+    def _now_ms(self) -> int:
+        return self._broker.clock.now().monotonic_ms
