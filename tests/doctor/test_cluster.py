@@ -94,3 +94,10 @@ def test_releases_are_told_by_what_they_were_the_first_to_speak() -> None:
     assert kafka_release({1: (0, 12), 61: (0, 0)}) == "2.8"
     assert kafka_release({1: (0, 10)}) == "2.1"
     assert kafka_release({1: (0, 8)}) is None
+
+
+def test_an_oncelog_that_binds_pids_is_one_and_has_no_leases() -> None:
+    with Server(settings={"oncelog.bind.pids": "true"}) as server:
+        found = {each.name: each for each in look(server.bootstrap_servers)}
+    assert found["server"].facts["is_oncelog"]
+    assert found["idempotence"].words == "idempotent producers; saved ones find where they were (DescribeProducers)"

@@ -12,6 +12,7 @@ import asyncio
 import json
 import logging
 import re
+import secrets
 import sys
 import threading
 from base64 import urlsafe_b64encode
@@ -43,6 +44,8 @@ CHECK = "crc32c"
 _PARTITION_FOLDER = re.compile(r".+-\d+$")
 
 logger = logging.getLogger(__name__)
+
+PID_SECRET_BYTES = 32
 
 
 class DamagedFolder(Exception):
@@ -103,6 +106,8 @@ class FileCluster:
                 "topics. Use another folder, and copy the topics with: oncelog copy"
             )
         self._is_member = is_member
+        # Those of a cluster have theirs where they agree.
+        self.pid_secret: str = "" if is_member else state["pid_secret"] or secrets.token_urlsafe(PID_SECRET_BYTES)
         self._boot_id = boot_id
         self._noted_boot_id: str = boot_id if state["start_epoch"] == 0 else state["boot_id"]
         self.stayed_up = bool(boot_id) and self._noted_boot_id == boot_id
@@ -250,6 +255,7 @@ class FileCluster:
             "folder_id": self.folder_id,
             "is_member": self._is_member,
             "boot_id": self._noted_boot_id,
+            "pid_secret": self.pid_secret,
             "start_epoch": self.start_epoch,
             "next_pids": {kind.value: pid for kind, pid in (next_pids or self._next_pids).items()},
             "lease_periods": [
@@ -319,7 +325,7 @@ def read_state(disk: Disk, folder: str) -> dict[str, Any]:
                 f"{folder} was written by a newer oncelog: its format is {state['version']}, and this one knows none "
                 f"above {VERSION}. Start that version or a later one"
             )
-        state = {"node_id": None, "boot_id": "", "folder_id": "", "is_member": False, **state}
+        state = {"node_id": None, "boot_id": "", "folder_id": "", "is_member": False, "pid_secret": "", **state}
         _check(state)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedFolder(f"{path} cannot be read: {error}. Restore it from a copy.") from error
@@ -342,6 +348,7 @@ def _first_state() -> dict[str, Any]:
         "folder_id": "",
         "is_member": False,
         "boot_id": "",
+        "pid_secret": "",
         "start_epoch": 0,
         "next_pids": {PidKind.LEASED: FIRST_LEASED_PID, PidKind.KAFKA: FIRST_KAFKA_PID},
         "lease_periods": [],
@@ -374,5 +381,7 @@ def _check(state: dict[str, Any]) -> None:
         raise ValueError(f"folder id {state['folder_id']!r}")
     if not isinstance(state["is_member"], bool):
         raise ValueError(f"is_member {state['is_member']!r}")
+    if not isinstance(state["pid_secret"], str):
+        raise ValueError("no secret of pids")
     if not isinstance(state["boot_id"], str) or not isinstance(state["node_id"], int | None):
         raise ValueError(f"boot id {state['boot_id']!r} and node id {state['node_id']!r}")

@@ -197,6 +197,7 @@ class FolderOfParent:
         self.cluster_id: str = state["cluster_id"]
         self.start_epoch: int = state["start_epoch"]
         self.folder_id: str = state["folder_id"]
+        self.pid_secret: str = state["pid_secret"]  # outlives what workers agree on
         self.stayed_up = bool(state["boot_id"]) and state["boot_id"] == boot_id()
         self.earlier_pids = GrantHistory(
             lease_lifetime_ms, periods_of(state, clock.now()), int(state["next_pids"][PidKind.LEASED]), now.monotonic_ms

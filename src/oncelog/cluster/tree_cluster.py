@@ -37,6 +37,7 @@ class Own(Protocol):
     stayed_up: bool
     lacks_records: bool
     folder_id: str
+    pid_secret: str  # empty where brokers agree on one
 
     @property
     def holds_partitions(self) -> bool: ...
@@ -80,6 +81,11 @@ class TreeCluster:
         self._document: NodeDocument | None = None
         self.secret = ""  # by which brokers know each other
 
+    @property
+    def pid_secret(self) -> str:
+        """What this comes to is not the brokers' secret itself: it is used as a key for something else alone."""
+        return self.secret
+
     # Among others
 
     async def agree(self) -> None:
@@ -87,7 +93,7 @@ class TreeCluster:
         mine: dict[str, Any] = {
             "cluster_id": self.own.cluster_id,
             "oncelog.lease.lifetime.ms": self._lifetime_ms,
-            "secret": secrets.token_urlsafe(SECRET_BYTES),
+            "secret": self.own.pid_secret or secrets.token_urlsafe(SECRET_BYTES),
         }
         node = await self.tree.get(CONFIG)
         if node is None:

@@ -9,7 +9,7 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.connection import Connection, Endpoint
 from oncelog.client.net.metadata import Metadata
 from oncelog.client.net.opening import Opener
-from oncelog.wire.own import LEASE_PID_KEY
+from oncelog.wire.own import LEASE_PID_KEY, RESUME_PID_KEY
 from oncelog.wire.requests import RequestSchema
 
 Versions = Mapping[int, tuple[int, int]]
@@ -23,6 +23,11 @@ class Answer:
 
     @property
     def is_oncelog(self) -> bool:
+        return RESUME_PID_KEY in self.versions
+
+    @property
+    def grants_leases(self) -> bool:
+        """Not where pids are bound."""
         return LEASE_PID_KEY in self.versions
 
 

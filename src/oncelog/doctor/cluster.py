@@ -90,7 +90,7 @@ def _what_it_is(answer: Answer) -> Iterator[Finding]:
             "idempotent producers, but no DescribeProducers: a saved producer reads the log to find where it was",
             "Kafka 2.8 or newer tells it at once",
         )
-    elif not answer.is_oncelog:
+    elif not answer.grants_leases:
         yield ok("idempotence", "idempotent producers; saved ones find where they were (DescribeProducers)")
     else:
         yield ok("idempotence", "idempotent producers; saved ones hold leases")

@@ -1,5 +1,6 @@
 """The proposal's idempotent producer as pure code: no I/O, no clock of its own."""
 
+from oncelog.producers.bound_pids import FIRST_BOUND_PID, PidBinding, of_transactional_id
 from oncelog.producers.ceilings import Ceilings
 from oncelog.producers.decision import APPEND, Decision, Judgement
 from oncelog.producers.grants import AnyGrant, Grants
@@ -8,6 +9,7 @@ from oncelog.producers.snapshot import CorruptSnapshot
 
 __all__ = [
     "APPEND",
+    "FIRST_BOUND_PID",
     "FIRST_KAFKA_PID",
     "AnyGrant",
     "Ceilings",
@@ -16,6 +18,8 @@ __all__ = [
     "Grants",
     "Judgement",
     "LiveProducer",
+    "PidBinding",
     "ProducerLimits",
     "ProducerMap",
+    "of_transactional_id",
 ]

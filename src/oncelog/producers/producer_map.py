@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from oncelog.clock import Now
 from oncelog.producers import snapshot
+from oncelog.producers.bound_pids import number_of
 from oncelog.producers.ceilings import Ceilings
 from oncelog.producers.decision import APPEND, Decision, Judgement
 from oncelog.producers.grants import AnyGrant, Grants
@@ -266,9 +267,9 @@ class ProducerMap:
         return [(pid, self._leased.lease_left_ms(row, now)) for pid, row in self._leased.sampled_rows(most)]
 
     @property
-    def highest_kafka_pid(self) -> int:
-        """-1 where none is known."""
-        return max(self._kafka.pids(), default=-1)
+    def highest_kafka_number(self) -> int:
+        """By which a pid that is known was granted; -1 where none is known."""
+        return max(map(number_of, self._kafka.pids()), default=-1)
 
     @property
     def lease_capacity(self) -> int:

@@ -4,6 +4,7 @@ from typing import Any
 
 from oncelog.server.api import apis
 from oncelog.server.call import Call
+from oncelog.wire.own import LEASE_PID_KEY
 
 
 def listed_apis(call: Call) -> tuple[Any, ...]:
@@ -15,4 +16,5 @@ def listed_apis(call: Call) -> tuple[Any, ...]:
             max_version=api.versions[1],
         )
         for api in apis().values()
+        if api.key != LEASE_PID_KEY or call.broker.pid_binding is None  # a lease's pid has no room for its owner
     )

@@ -52,6 +52,11 @@ Verdict = Refused | InvalidRecord | Trimmed
 Verdicts = dict[int, Verdict]  # by where a batch begins
 
 
+def is_cut(known: Verdict | None, dropped_records: int) -> bool:
+    """Whether a thread has cut so many records off a batch, or has found that it cannot."""
+    return isinstance(known, InvalidRecord) or (isinstance(known, Trimmed) and known.dropped_records == dropped_records)
+
+
 class Checks(StrEnum):
     """What is looked into, and by what."""
 

@@ -2,12 +2,13 @@
 
 import secrets
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Protocol
 
 from oncelog.clock import Clock, Now, SystemClock
 from oncelog.log.config import Flush
 from oncelog.log.disk import Disk, RealDisk
-from oncelog.producers import Ceilings, ProducerLimits, ProducerMap
+from oncelog.producers import Ceilings, PidBinding, ProducerLimits, ProducerMap, of_transactional_id
 from oncelog.security.failures import Failures
 from oncelog.server.access import Access
 from oncelog.server.aside import Aside
@@ -74,7 +75,7 @@ class Broker:
         self.topics = open_topics(settings, disk, self._new_producers, now, stayed_up=stayed_up)
         self._ceilings.belong_to(lambda: ((log.producers, log.next_offset) for log in self.topics.logs()))
         cluster.recovered()
-        known_pid = max((log.producers.highest_kafka_pid for log in self.topics.logs()), default=-1)
+        known_pid = max((log.producers.highest_kafka_number for log in self.topics.logs()), default=-1)
         self.metrics = Metrics()
         self.access = Access(settings, self.topics)
         self.quotas = Quotas(settings, self.topics, self.metrics)
@@ -110,7 +111,7 @@ class Broker:
             self.topics,
             self.clock,
             self.markers,
-            take_pid=self.kafka_pids.take,
+            take_pid=lambda name: self.take_kafka_pid(of_transactional_id(name)),
             request_flush=self.flusher.request,
             in_turns=self.turns.go_through,
             run=self.turns.run,
@@ -138,6 +139,19 @@ class Broker:
             kafka_entries=settings.oncelog_producer_kafka_entries,
         )
         return ProducerMap(self.cluster, limits, self._ceilings)
+
+    @cached_property
+    def pid_binding(self) -> PidBinding | None:
+        """None where pids are anybody's. Asked once the brokers have agreed on their secret."""
+        return PidBinding(self.cluster.pid_secret) if self.settings.oncelog_bind_pids else None
+
+    def may_use_pid(self, pid: int, owner: str) -> bool:
+        return self.pid_binding is None or self.pid_binding.may_use(pid, owner)
+
+    async def take_kafka_pid(self, owner: str) -> int:
+        """One that nobody else gets. Raises ClusterStorageError."""
+        number = await self.kafka_pids.take()
+        return number if self.pid_binding is None else self.pid_binding.bound(number, owner)
 
     def listens(self, ports: Mapping[str, int]) -> None:
         self.ports = ports

@@ -184,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
         """Serve the whole frames between `at` and `end`, keep the rest, and write all answers at once."""
         now = self._broker.clock.now()
         producing = self._producing
-        producing.rights = self._rights
+        producing.rights, producing.principal = self._rights, self.principal
         self.is_serving = True
         is_held = self.is_held()
         try:

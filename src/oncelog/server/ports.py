@@ -64,6 +64,11 @@ class Cluster(Grants, Protocol):
         ...
 
     @property
+    def pid_secret(self) -> str:
+        """By which a pid is known to be somebody's; the same for ever, and for all brokers, once they have agreed."""
+        ...
+
+    @property
     def start_epoch(self) -> int:
         """Greater at every start of any server of this data; durable before the first request is served."""
         ...

@@ -12,10 +12,11 @@ from oncelog.clock import Now
 from oncelog.log.config import Flush
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import End, Fate, PartitionLog, Staged
-from oncelog.records.errors import BadBatch, InvalidRecord, TooLarge
+from oncelog.producers import FIRST_BOUND_PID, of_transactional_id
+from oncelog.records.errors import BadBatch, InvalidRecord
 from oncelog.records.header import HEADER_BYTES, BatchHeader, check_in_transaction, check_produced, read_header
 from oncelog.security.operations import Operation, Resource
-from oncelog.server.access import EVERY_RIGHT, Rights
+from oncelog.server.access import ANONYMOUS, EVERY_RIGHT, Rights
 from oncelog.server.bodies import (
     FEW_RECORDS_BYTES,
     Batch,
@@ -25,6 +26,7 @@ from oncelog.server.bodies import (
     Trimmed,
     Verdict,
     Verdicts,
+    is_cut,
     may_be_trimmed_at_once,
     trim_at_once,
 )
@@ -32,10 +34,10 @@ from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.partitions import INTERNAL, NOT_HERE, why_unwritable
 from oncelog.server.produce_pattern import Pattern, pattern_of
-from oncelog.server.produce_refusals import OF_BAD_BATCH, OF_DECISION
+from oncelog.server.produce_refusals import OF_ANOTHERS_PID, OF_BAD_BATCH, OF_DECISION
 from oncelog.server.produce_transactions import ADDS, InTransaction, Verification, VerifyFirst, wanted_in
 from oncelog.server.produce_turns import InTurns, TurnsFirst, is_much
-from oncelog.server.produced import Commit, Many, One, Outcome, Request, fail
+from oncelog.server.produced import Commit, Many, One, Outcome, Request, damaged, fail
 from oncelog.server.record_rules import NO_KEY
 from oncelog.server.topics import Partition, Topic
 from oncelog.wire.hot import (
@@ -62,16 +64,6 @@ Bound = tuple[PartitionLog, int, int]  # for which log a batch is, and where it 
 _STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
 
 
-def _damaged(index: int, partition: Partition, damage: InvalidRecord, code: ErrorCode) -> Outcome:
-    is_large = isinstance(damage, TooLarge)  # a producer that knows how to makes two of it
-    return Outcome(index, partition, None, ErrorCode.message_too_large if is_large else code, str(damage))
-
-
-def _is_cut(known: Verdict | None, dropped_records: int) -> bool:
-    """Whether a thread has cut so many records off a batch, or has found that it cannot."""
-    return isinstance(known, InvalidRecord) or (isinstance(known, Trimmed) and known.dropped_records == dropped_records)
-
-
 class Producing:
     """Collects the Produce requests of one chunk of received bytes."""
 
@@ -82,6 +74,7 @@ class Producing:
         self._waits_for_disk = broker.flush is Flush.EVERY
         self._checkpoint_if_due = broker.housekeeping.checkpoint_if_due
         self.rights: Rights = EVERY_RIGHT  # of who has sent the chunk
+        self.principal = ANONYMOUS  # who that is
         self._acks = 0  # of the request that is staged
         self._transaction: InTransaction | None = None  # of the request that is staged
         self._requests: list[Request] = []
@@ -124,7 +117,7 @@ class Producing:
             self._trim_first(buffer, header_at, self._bound(request.topics, version), now, verdicts)
             if is_much(request.topics, end - at):
                 part = Producing(self._broker)
-                part.rights = self.rights
+                part.rights, part.principal = self.rights, self.principal
                 part.take_transaction(request, version, verification)
                 look = InTurns(self._broker, part, buffer, request, version, verdicts)
                 self._transaction = None
@@ -177,7 +170,8 @@ class Producing:
     def take_transaction(self, request: ProduceRequest, version: int, verification: Verification | None) -> None:
         """What is staged next belongs to it."""
         if request.transactional_id is not None:
-            self._transaction = InTransaction(verification.refused if verification else {}, version >= ADDS)
+            owner = of_transactional_id(request.transactional_id)
+            self._transaction = InTransaction(verification.refused if verification else {}, version >= ADDS, owner)
 
     def _placed(self, topics: Sequence[ProduceTopic], version: int) -> Iterator[tuple[Partition, int, int]]:
         for name, partitions in topics:
@@ -207,7 +201,7 @@ class Producing:
             outcome = self._stage(partition, pattern.index, buffer, start, stop, now, verdicts, header_at)
         except TrimFirst as first:
             known, dropped = verdicts.get(start), first.dropped_records
-            if not _is_cut(known, dropped):
+            if not is_cut(known, dropped):
                 partition.log.producers.trimmed -= 1  # it is judged once more
                 batches = ((start, stop, partition.log.config),)
                 look = Look(self._bodies, buffer, header_at, batches, now.wall_ms, verdicts, {start: dropped})
@@ -235,7 +229,7 @@ class Producing:
             if not may_be_trimmed_at_once(buffer, start, stop):
                 header = read_header(buffer, start)
                 dropped = log.producers.overlap(*header[9:13], now) if header.producer_id > 0 else 0
-                if dropped and not _is_cut(verdicts.get(start), dropped):
+                if dropped and not is_cut(verdicts.get(start), dropped):
                     batches.append((start, stop, log.config))
                     dropped_records[start] = dropped
         if batches:
@@ -318,22 +312,24 @@ class Producing:
         log: PartitionLog = partition.log
         config = log.config
         batch = memoryview(buffer)[start:stop]
-        damaged = ErrorCode.invalid_record
+        damage_code = ErrorCode.invalid_record
         try:
             header = check_produced(batch)
+            if (pid := header.producer_id) >= FIRST_BOUND_PID and not self._broker.may_use_pid(pid, self.principal):
+                return Outcome(index, partition, None, *OF_ANOTHERS_PID)
             if not self._bodies.is_good_at_once(buffer, start, stop, header, config, now.wall_ms):
                 if begin >= 0 and (header.codec or stop - start > FEW_RECORDS_BYTES):
                     self._bodies.look_first(buffer, begin, ((start, stop, config),), now.wall_ms, verdicts)
                 refused = self._look_into(partition, index, batch, header, now, verdicts.get(start))
                 if refused is not None:
                     return refused
-            damaged = ErrorCode.corrupt_message  # only what must be cut is looked into there
+            damage_code = ErrorCode.corrupt_message  # only what must be cut is looked into there
             staged = log.stage(batch, header, now, trim_at_once)
         except BadBatch as bad:
             return Outcome(index, partition, None, OF_BAD_BATCH[bad.kind], bad.message)
         except InvalidRecord as damage:
             self._look_at_the_clock(now)
-            return _damaged(index, partition, damage, damaged)
+            return damaged(index, partition, damage, damage_code)
         except LogStorageError as failure:
             return Outcome(index, partition, None, _STORAGE_ERROR, str(failure))
         return self._outcome(partition, index, staged, now)
@@ -365,6 +361,8 @@ class Producing:
         batch = memoryview(buffer)[start:stop]
         try:
             header = check_in_transaction(batch)
+            if not self._broker.may_use_pid(header.producer_id, transaction.owner):
+                return Outcome(index, partition, None, ErrorCode.invalid_producer_id_mapping)
             if not self._bodies.is_good_at_once(buffer, start, stop, header, log.config, now.wall_ms):
                 refused = self._look_into(partition, index, batch, header, now, verdicts.get(start))
                 if refused is not None:
@@ -376,7 +374,7 @@ class Producing:
         except BadBatch as bad:
             return Outcome(index, partition, None, OF_BAD_BATCH[bad.kind], bad.message)
         except InvalidRecord as damage:
-            return _damaged(index, partition, damage, ErrorCode.invalid_record)
+            return damaged(index, partition, damage, ErrorCode.invalid_record)
         except LogStorageError as failure:
             return Outcome(index, partition, None, _STORAGE_ERROR, str(failure))
         except KafkaError as refusal:
@@ -420,7 +418,7 @@ class Producing:
                 self._look_at_the_clock(now)
         if isinstance(refused, InvalidRecord):  # raised again, it would hold this frame, and this frame it
             self._look_at_the_clock(now)
-            return _damaged(index, partition, refused, ErrorCode.invalid_record)
+            return damaged(index, partition, refused, ErrorCode.invalid_record)
         if refused.records and not refused.times:
             return Outcome(index, partition, None, ErrorCode.invalid_record, NO_KEY, refused.records)
         is_of_the_future = header.max_timestamp - now.wall_ms > log.config.ahead_max_ms

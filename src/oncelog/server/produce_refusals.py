@@ -24,6 +24,8 @@ OF_DECISION: Final = {
         "the producer's transaction is open, and this is outside of it",
     ),
 }
+# Of all errors the one that every client takes for final: none sends the batch again, or goes on under this pid.
+OF_ANOTHERS_PID: Final = ErrorCode.cluster_authorization_failed, "the producer's pid was granted to another principal"
 OF_BAD_BATCH: Final = {
     BadBatchKind.CORRUPT: ErrorCode.corrupt_message,
     BadBatchKind.INVALID: ErrorCode.invalid_record,

@@ -97,6 +97,7 @@ class InTransaction(NamedTuple):
 
     refused: Mapping[TopicPartition, tuple[ErrorCode, str | None]]
     adds: bool
+    owner: str  # whose pids it may use
 
     def stage(self, partition: Partition, batch: memoryview, header: BatchHeader, now: Now) -> Staged:
         """Raises KafkaError."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from oncelog.log.partition import End, Fate, Staged
+from oncelog.records.errors import InvalidRecord, TooLarge
 from oncelog.server.errors import ErrorCode
 from oncelog.server.produce_pattern import Pattern
 from oncelog.server.topics import Partition
@@ -141,6 +142,11 @@ class Commit(NamedTuple):
         if self.throttle_ms and self.requests[-1].acks != 0:
             frames[-1] = with_produce_throttle(frames[-1], self.requests[-1].version, self.throttle_ms)
         return frames
+
+
+def damaged(index: int, partition: Partition, damage: InvalidRecord, code: ErrorCode) -> Outcome:
+    is_large = isinstance(damage, TooLarge)  # a producer that knows how to makes two of it
+    return Outcome(index, partition, None, ErrorCode.message_too_large if is_large else code, str(damage))
 
 
 def fail(

@@ -279,6 +279,10 @@ class Settings:
     producer_id_expiration_ms: int = integer(
         DAY_MS, "A producer with a pid of InitProducerId is forgotten after this time without a message.", low=1
     )
+    oncelog_bind_pids: bool = boolean(
+        False,
+        "Whether a producer's pid is good for the principal alone to whom it was granted; there are no leases then.",
+    )
     oncelog_lease_lifetime_ms: int = long(DAY_MS, "Lifetime of a pid granted by lease_pid.", low=1000)
     oncelog_producer_ring_entries: int = integer(
         65_536,

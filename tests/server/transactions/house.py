@@ -66,7 +66,7 @@ class House:
         self.groups.start()
         self.transactions.start()
 
-    async def _take_pid(self) -> int:
+    async def _take_pid(self, transactional_id: str) -> int:
         self.next_pid += 1
         if self.pid_is_late is not None:
             await self.pid_is_late.wait()

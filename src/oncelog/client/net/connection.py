@@ -18,7 +18,7 @@ from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
 from oncelog.client.net.tls import tls_failure
 from oncelog.client.statistics.traffic import Traffic
 from oncelog.wire.frames import MalformedFrame
-from oncelog.wire.own import LEASE_PID_KEY
+from oncelog.wire.own import LEASE_PID_KEY, RESUME_PID_KEY
 from oncelog.wire.requests import RequestSchema, api_key, known_versions, request_schema
 
 Buffer = bytes | bytearray | memoryview
@@ -96,8 +96,13 @@ class Connection:
 
     @property
     def is_oncelog(self) -> bool:
-        """Whether it grants leases; otherwise it is some other Kafka."""
+        """Whether it grants leases; otherwise it is some other Kafka, or one that binds pids and is used like these."""
         return LEASE_PID_KEY in self.versions
+
+    @property
+    def knows_leases(self) -> bool:
+        """Whether it fences them, though it may grant none any more."""
+        return RESUME_PID_KEY in self.versions
 
     @property
     def in_flight(self) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.retry import Patience, ask
 from oncelog.client.net.tasks import Tasks
-from oncelog.client.saving.fencing import kafka_pid, lease
+from oncelog.client.saving.fencing import new_identity
 from oncelog.client.saving.look_up import look_up
 from oncelog.clock import monotonic_s, wall_s
 from oncelog.slots import Identity
@@ -50,9 +50,7 @@ class Identities:
     async def _grant(self, asked: NeedIdentity) -> None:
         async def grant() -> Identity:
             asked_ms = int(wall_s() * 1000)
-            if (await self._brokers.connection(None)).is_oncelog:
-                return await lease(self._brokers, asked.places, asked_ms)
-            return await kafka_pid(self._brokers)
+            return await new_identity(self._brokers, asked.places, asked_ms)
 
         try:
             granted = await ask(grant, self._patience, failed=self._tell)

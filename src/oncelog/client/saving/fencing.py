@@ -123,6 +123,13 @@ def _lease_request(schema: Any, places: Sequence[Place]) -> Any:
     )
 
 
+async def new_identity(brokers: "Brokers", places: Sequence[Place], wall_ms: int) -> Identity:
+    """A lease, or where none are granted a pid by InitProducerId."""
+    if (await brokers.connection(None)).is_oncelog:
+        return await lease(brokers, places, wall_ms)
+    return await kafka_pid(brokers)
+
+
 async def kafka_pid(brokers: "Brokers") -> Identity:
     """A pid by InitProducerId; good for ever, on every partition."""
 

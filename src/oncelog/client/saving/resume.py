@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.client.net.offsets import end_offsets
 from oncelog.client.saving.errors import BadSavedProducer, TopicMissing, in_words
-from oncelog.client.saving.fencing import fence, lease
+from oncelog.client.saving.fencing import fence, new_identity
 from oncelog.client.saving.memory import remembered_or_none, surely_remembered_ms
 from oncelog.client.saving.read_back import filled
 from oncelog.client.saving.saved import SavedProducer
@@ -53,8 +53,8 @@ async def unchanged(brokers: "Brokers", saved: SavedProducer) -> Resumed:
 
 
 async def resume_partitions(brokers: "Brokers", partitions: Mapping[Place, SavedPartition], wall_ms: int) -> Resumed:
-    has_leases = (await brokers.connection(None)).is_oncelog
-    leased = {place for place, each in partitions.items() if has_leases and is_lease(each.last.identity)}
+    knows_leases = (await brokers.connection(None)).knows_leases
+    leased = {place for place, each in partitions.items() if knows_leases and is_lease(each.last.identity)}
     memory_ms = await surely_remembered_ms(brokers) if len(leased) < len(partitions) else 0
     resuming = {
         place: Resuming(place, each, wall_ms, is_leased=place in leased, remembered_ms=memory_ms)
@@ -67,7 +67,7 @@ async def resume_partitions(brokers: "Brokers", partitions: Mapping[Place, Saved
             for place, answer in answers.items():
                 resuming[place].answered(answer)
     spent = sorted(place for place, each in resuming.items() if each.asks is End.ANOTHER_LEASE)
-    fresh = await lease(brokers, spent, wall_ms) if spent else None
+    fresh = await new_identity(brokers, spent, wall_ms) if spent else None
     resumed = {place: each.resumed(fresh) for place, each in resuming.items()}
     return Resumed(resumed, is_leased=bool(leased), must_be_saved=bool(spent))
 

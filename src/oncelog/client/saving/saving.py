@@ -19,7 +19,7 @@ from oncelog.client.producer.accumulator import NEVER_S, Topic, Unbatched
 from oncelog.client.producer.delivery import Records
 from oncelog.client.saving.book import Book, Save
 from oncelog.client.saving.errors import TopicGone
-from oncelog.client.saving.fencing import kafka_pid, lease
+from oncelog.client.saving.fencing import new_identity
 from oncelog.client.saving.replaying import Replays
 from oncelog.client.saving.resume import Resumed, high_waters, resume, resume_partitions, unchanged
 from oncelog.client.saving.saved import SavedProducer
@@ -182,7 +182,7 @@ class Saving:
         ends = await end_offsets(brokers, places)
         partitions = {place: stands for place in places if (stands := as_it_stands(boundaries[place]))}
         if len(partitions) < len(places):
-            fresh = await lease(brokers, places, _wall_ms()) if is_leased else await kafka_pid(brokers)
+            fresh = await new_identity(brokers, places, _wall_ms())
             partitions = {place: opened(fresh, 0, ends[place]) for place in places} | partitions
         return Resumed(partitions, is_leased=is_leased, must_be_saved=True)
 
@@ -316,7 +316,7 @@ class Saving:
         ending = [place for place in self._ending(book) if place not in renewed]
         if not renewed and not ending:
             return
-        fresh = await lease(self._engine.brokers, ending, _wall_ms()) if ending else None
+        fresh = await new_identity(self._engine.brokers, ending, _wall_ms()) if ending else None
         self._engine.hold(True)
         while any(not self._engine.is_idle(place) for place in (*renewed, *ending)):
             self._check_failure()

@@ -20,6 +20,7 @@ from oncelog.server.ports import ClusterStorageError
 from oncelog.wire.own import LEASE_PID_KEY
 
 RANDOM: Final = SystemRandom()
+NO_LEASES: Final = "a lease's pid would be bound to nobody (oncelog.bind.pids): ask for one by InitProducerId"
 
 
 @packed_aside
@@ -55,6 +56,8 @@ async def _answer(name: str, index: int, call: Call, granting: _Granting) -> Any
     lease = Lease(-1, -1, -1, -1)
     code, message = ErrorCode.none, None
     try:
+        if call.broker.pid_binding is not None:
+            raise KafkaError(ErrorCode.unsupported_version, NO_LEASES)
         demand(call.rights, Operation.WRITE, Resource.TOPIC, name)
         partition_of(writable_topic(call.broker.topics, name), index)
         lease = await granting.lease()

@@ -39,7 +39,7 @@ async def handle(request: Any, call: Call) -> Any:
         is_old = error is ErrorCode.producer_fenced and call.version < FENCED
         return _answer(call, ErrorCode.invalid_producer_epoch if is_old else error, pid, epoch)
     try:
-        return _answer(call, ErrorCode.none, await call.broker.kafka_pids.take(), 0)
+        return _answer(call, ErrorCode.none, await call.broker.take_kafka_pid(call.principal), 0)
     except ClusterStorageError:
         return _answer(call, ErrorCode.coordinator_not_available, -1, -1)
 

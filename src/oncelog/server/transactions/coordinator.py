@@ -52,7 +52,7 @@ class TransactionCoordinator:
         topics: Topics,
         clock: Clock,
         markers: Markers,
-        take_pid: Callable[[], Awaitable[int]],
+        take_pid: Callable[[str], Awaitable[int]],
         request_flush: Callable[[Partition], None],
         in_turns: InTurns,
         run: Run,
@@ -153,7 +153,7 @@ class TransactionCoordinator:
             return Initialised(error)
         try:
             entry = await self._entry(transactional_id, timeout_ms, client_host)
-            fresh_pid = await self._take_pid() if entry.now.is_epoch_exhausted else NO_PID
+            fresh_pid = await self._take_pid(transactional_id) if entry.now.is_epoch_exhausted else NO_PID
         except ClusterStorageError:
             return Initialised(ErrorCode.coordinator_not_available)
         except KafkaError as refusal:
@@ -176,7 +176,7 @@ class TransactionCoordinator:
             if not self._memory.has_room(client_host):
                 self._say_full("another transactional id of %s: see oncelog.max.transactional.ids", client_host)
                 raise KafkaError(ErrorCode.coordinator_not_available)
-            pid = await self._take_pid()
+            pid = await self._take_pid(transactional_id)
             error = self._refusal(transactional_id)
             if error is not ErrorCode.none:
                 raise KafkaError(error)
@@ -230,7 +230,7 @@ class TransactionCoordinator:
         fresh_pid = NO_PID
         if raises and entry.now.is_epoch_exhausted:
             try:
-                fresh_pid = await self._take_pid()
+                fresh_pid = await self._take_pid(transactional_id)
             except ClusterStorageError:
                 return Initialised(ErrorCode.coordinator_not_available)
         found = machine.ended(
