@@ -2,6 +2,7 @@
 
 import logging
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from oncelog.clock import ManualClock
+from oncelog.first_steps.certificates import make_authority, sign_server
 from oncelog.server.endpoints import Endpoint
 from oncelog.server.settings_reading import read_settings
 from oncelog.server.tls import REMIND_MS, Tls
@@ -196,8 +198,6 @@ def test_where_sasl_says_who_somebody_is_only_the_listener_itself_asks_for_certi
     [(-10, "begins in 9 days"), (20, "ends in 9 days: renew it"), (29, "ends in "), (40, "is over since")],
 )
 def test_a_certificates_time_is_a_warning(days: int, told: str, world: World, caplog: pytest.LogCaptureFixture) -> None:
-    import time
-
     clock = ManualClock(int(time.time() * 1000) + days * DAY_MS)
     with caplog.at_level(logging.WARNING):
         found = tls(f"ssl.keystore.location={world.keystore}", clock=clock)
@@ -236,3 +236,39 @@ def test_what_is_put_in_the_place_of_the_files_counts_for_new_connections(
         found.look()
     assert found.context is not before
     assert "new connections get the certificate" in caplog.text
+
+
+@pytest.mark.parametrize(("days", "told"), [(40, "is over since"), (-10, "begins in 9 days")])
+def test_a_certificate_that_does_not_count_now_replaces_none_that_does(
+    days: int, told: str, world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those of the world are for 30 days. One that is to come counts from when it begins."""
+    now_ms = int(time.time() * 1000)
+    path, clock = tmp_path / "keystore.pem", ManualClock(now_ms + days * DAY_MS)
+    there = sign_server(make_authority(clock.now().wall_ms), ["localhost"], clock.now().wall_ms)
+    path.write_bytes(there.key + there.certificate)
+    found = tls(f"ssl.keystore.location={path}", clock=clock)
+    before = found.context
+    with caplog.at_level(logging.INFO):
+        path.write_text(Path(world.keystore).read_text())
+        found.look()
+        assert found.context is before
+        assert f"still counts, since what is there now cannot be used: SSL: the certificate of CN=server {told}" in (
+            caplog.text
+        )
+        caplog.clear()
+        found.look()
+        assert found.context is before and not caplog.text
+        clock.set_wall(now_ms + DAY_MS)
+        found.look()
+    assert (found.context is not before) is (days < 0)
+
+
+def test_where_both_are_over_the_new_one_counts(world: World, tmp_path: Path) -> None:
+    path, clock = tmp_path / "keystore.pem", ManualClock(int(time.time() * 1000) + 40 * DAY_MS)
+    path.write_text(Path(world.keystore).read_text())
+    found = tls(f"ssl.keystore.location={path}", clock=clock)
+    before = found.context
+    path.write_text(Path(keystore(world.client)).read_text())
+    found.look()
+    assert found.context is not before

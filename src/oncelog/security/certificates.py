@@ -34,6 +34,9 @@ class Certificate:
     begins_ms: int
     ends_ms: int
 
+    def counts_at(self, now_ms: int) -> bool:
+        return self.begins_ms <= now_ms < self.ends_ms
+
     @property
     def is_self_signed(self) -> bool:
         return self.subject == self.issuer

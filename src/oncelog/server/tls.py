@@ -13,7 +13,7 @@ from oncelog.security.principal_mapping import NoRule, PrincipalMapping
 from oncelog.server.endpoints import Endpoint
 from oncelog.server.listener_settings import client_auth
 from oncelog.server.settings import Settings
-from oncelog.server.tls_context import make_context, watched_files
+from oncelog.server.tls_context import TlsContext, make_context, watched_files
 from oncelog.settings import SettingsError
 
 logger = logging.getLogger(__name__)
@@ -40,6 +40,7 @@ class Tls:
         self._users: dict[bytes, str | Refused] = {}
         self._seen = self._look_at_files()
         self._current = make_context(endpoint.name, self._settings, self._client_auth)
+        self._waits_until_ms: int | None = None  # for the beginning of a certificate that was put there too soon
         self._reminded_ms: int | None = None
         self._remind()
 
@@ -71,17 +72,25 @@ class Tls:
 
     def look(self) -> None:
         """Read the files again where they have changed. In a thread: it waits for the disk."""
-        seen = self._look_at_files()
-        if seen != self._seen:
-            self._seen = seen
+        seen, now_ms = self._look_at_files(), self._clock.now().wall_ms
+        if seen != self._seen or (self._waits_until_ms is not None and now_ms >= self._waits_until_ms):
+            self._seen, self._waits_until_ms = seen, None
             try:
-                self._current = make_context(self._listener, self._settings, self._client_auth)
+                self._current = self._better(make_context(self._listener, self._settings, self._client_auth), now_ms)
             except SettingsError as why:
                 logger.error("what was there before still counts, since what is there now cannot be used: %s", why)
             else:
                 self._reminded_ms = None
                 logger.info("%s: new connections get the certificate that was put there", self._listener)
         self._remind()
+
+    def _better(self, made: TlsContext, now_ms: int) -> TlsContext:
+        """Raises SettingsError where clients would refuse its certificate, and take the one that is there."""
+        if made.certificate.counts_at(now_ms) or not self._current.certificate.counts_at(now_ms):
+            return made
+        if made.certificate.begins_ms > now_ms:
+            self._waits_until_ms = made.certificate.begins_ms
+        raise SettingsError(f"{self._listener}: {next(made.warnings(now_ms))}")
 
     def _remind(self) -> None:
         now = self._clock.now()
