@@ -88,3 +88,10 @@ def test_a_property_that_nobody_knows_is_wrong_usage(free_port: int) -> None:
     said = doctor(free_port, "-b", "127.0.0.1:1", "-X", "bootstrp=1")
     assert said.code == 2
     assert "bootstrp" in said.err
+
+
+def test_settings_of_rights_that_nobody_asks_for_are_told(free_port: int, tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text("super.users=User:root\n")
+    said = doctor(free_port, "--config", "server.properties")
+    assert said.code == 0
+    assert [line for line in said.lines if line.startswith("note") and "super.users counts for nothing" in line]

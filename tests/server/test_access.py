@@ -47,6 +47,26 @@ def test_without_an_authorizer_everybody_has_every_right_and_nothing_is_looked_u
     assert Admin(tmp_path).broker.access.rights(ALICE, "10.0.0.1") is EVERY_RIGHT
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["super.users=User:root"], "super.users counts for nothing, and everybody may do everything"),
+        (
+            ["super.users=User:a", "allow.everyone.if.no.acl.found=false"],
+            "super.users and allow.everyone.if.no.acl.found count for nothing",
+        ),
+        ([], None),
+        ([ASKED, "super.users=User:root"], None),
+    ],
+)
+def test_who_gives_rights_and_has_nobody_ask_for_them_is_told_at_the_start(
+    given: list[str], told: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Admin(tmp_path, *given)
+    assert (told is None) is not ("count" in caplog.text)
+    assert told is None or (told in caplog.text and ASKED in caplog.text)
+
+
 @pytest.mark.parametrize("name", ["User:root", "User:other root"])
 def test_super_users_have_every_right(admin: Admin, name: str) -> None:
     assert admin.broker.access.rights(name, "10.0.0.1") is EVERY_RIGHT

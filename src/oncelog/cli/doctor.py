@@ -86,9 +86,10 @@ def _findings(
 
 
 def _of_the_server(listen: str | None, data: str | None, config: Path | None) -> "Iterator[Finding]":
-    from oncelog.doctor.finding import missing
+    from oncelog.doctor.finding import missing, note
     from oncelog.doctor.listen_address import check_listeners
     from oncelog.doctor.machine import check_folders
+    from oncelog.server.access import unasked
     from oncelog.server.listeners import parse_listeners, parse_protocols
     from oncelog.server.settings_reading import read_settings
     from oncelog.settings import SettingsError
@@ -100,6 +101,9 @@ def _of_the_server(listen: str | None, data: str | None, config: Path | None) ->
         for line in str(refusal).splitlines():
             yield missing("settings", line, "docs/settings.md names them all")
         return
+    words = unasked(settings)
+    if words is not None:
+        yield note("rights", words)
     yield from check_folders(Path(settings.log_dir))
     protocols = parse_protocols(settings.listener_security_protocol_map)
     listeners = parse_listeners("listeners", settings.listeners, protocols)

@@ -16,11 +16,13 @@ from oncelog.security.documents import Kind
 from oncelog.security.hosts import plain_host
 from oncelog.security.operations import Operation, Resource
 from oncelog.server.operations import KNOWN
+from oncelog.server.secure import AUTHORIZER
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Topics
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 MOST_REMEMBERED: Final = 50_000  # decisions, of all principals together: some 20 MB
+OF_AN_AUTHORIZER: Final = ("super.users", "allow.everyone.if.no.acl.found")  # without one they say nothing
 MOST_CHARACTERS: Final = 249  # of a name in them: as many as a topic may have, and hardly a group has more
 MOST_TOLD: Final = 3
 UNREAD: Final = (
@@ -125,6 +127,18 @@ class GivenRights:
         self._somewhere.clear()
 
 
+def unasked(settings: Settings) -> str | None:
+    """What a person is told who gave settings of rights, and has nobody ask for them."""
+    given = [name for name in OF_AN_AUTHORIZER if settings.given.get(name)]
+    if settings.authorizer_class_name or not given:
+        return None
+    count = "counts" if len(given) == 1 else "count"
+    return (
+        f"{' and '.join(given)} {count} for nothing, and everybody may do everything: rights are asked only with "
+        f"authorizer.class.name={AUTHORIZER}"
+    )
+
+
 class Access:
     """Who may do what; the same for all connections."""
 
@@ -137,6 +151,8 @@ class Access:
         self._remembered = _Remembered()
         if self.is_asked:
             topics.tell_documents(self._see)
+        elif (words := unasked(settings)) is not None:
+            logger.warning("%s", words)
 
     def rights(self, principal: str, host: str) -> Rights:
         if not self.is_asked or principal in self._super_users or is_broker(principal):
