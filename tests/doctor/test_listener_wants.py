@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from oncelog.client.net.connection import Endpoint
-from oncelog.clock import SystemClock
+from oncelog.doctor.cluster import check_cluster
 from oncelog.doctor.finding import Finding, Verdict
-from oncelog.doctor.listener_wants import Wants, check_wants, findings_of, listener_wants
+from oncelog.doctor.listener_wants import Wants, findings_of, listener_wants
 from oncelog.embedded import Server
 from oncelog.security.certificates import Certificate
 from tests.server.tls_support import World, new_world
@@ -57,21 +56,52 @@ def test_that_a_certificate_is_asked_for_is_found_out(server: Server) -> None:
 
 
 def findings(server: Server, listener: str, protocol: str) -> list[Finding]:
-    endpoint = Endpoint("127.0.0.1", server.broker.ports[listener])
-    return asyncio.run(check_wants([endpoint], 10, protocol, SystemClock()))
+    properties = {"bootstrap.servers": f"127.0.0.1:{server.broker.ports[listener]}", "security.protocol": protocol}
+    if protocol == "sasl_plaintext":
+        properties |= {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "nobody", "sasl.password": "none"}
+    return asyncio.run(check_cluster(properties, 10))
 
 
-def test_a_client_that_does_not_fit_is_told_what_to_say(server: Server) -> None:
-    (found,) = findings(server, "SASL_SSL", "plaintext")
-    assert found.verdict is Verdict.NOTE
-    assert "speaks TLSv1.3, certificate of CN=server, signed by CN=authority" in found.words
-    assert "-X security.protocol=sasl_ssl -X sasl.mechanism=SCRAM-SHA-512" in found.remedy
+@pytest.mark.parametrize(
+    ("listener", "words"),
+    [
+        ("SASL_SSL", "speaks TLSv1.3, certificate of CN=server, signed by CN=authority"),
+        ("SASL_PLAINTEXT", "asks who one is, by SCRAM-SHA-256 or SCRAM-SHA-512"),
+        ("SSL", "speaks TLSv1.3"),
+    ],
+)
+def test_a_client_that_does_not_fit_is_told_what_to_say(
+    listener: str, words: str, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And not to start a server. In the log of one without TLS stands nothing: it was spoken to as it wants to be."""
+    wants, brokers = findings(server, listener, "plaintext")
+    assert wants.verdict is Verdict.NOTE and words in wants.words
+    assert brokers.verdict is Verdict.MISSING and "does not let this client in" in brokers.words
+    remedy = f"-X security.protocol={listener.lower()}"
+    remedy += " -X sasl.mechanism=SCRAM-SHA-512 -X sasl.username=" if "SASL" in listener else ""
+    for each in (wants, brokers):
+        assert each.remedy.startswith(remedy)
+    assert bool(caplog.text) is listener.endswith("SSL")
+
+
+def test_who_fits_leaves_nothing_in_the_log_but_its_own_failure(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    wants, brokers = findings(server, "SASL_PLAINTEXT", "sasl_plaintext")
+    assert wants.verdict is Verdict.OK
+    assert "sasl.username" in brokers.words
+    assert len(caplog.records) == 1
 
 
 def test_one_that_fits_is_told_what_it_has(server: Server) -> None:
-    (found,) = findings(server, "SSL", "ssl")
-    assert found.verdict is Verdict.OK
-    assert findings(server, "PLAINTEXT", "plaintext") == []
+    assert findings(server, "SSL", "ssl")[0].verdict is Verdict.OK
+    assert [each.name for each in findings(server, "PLAINTEXT", "plaintext") if each.name == "listener"] == []
+
+
+def test_who_asks_for_a_certificate_first_may_want_a_name_as_well(server: Server) -> None:
+    found = wants(server, "CERTAIN")
+    assert found.fit("ssl") and found.fit("sasl_ssl") and not found.fit("plaintext")
+    assert "ssl.certificate.location" in found.remedy
 
 
 def test_nothing_is_said_of_who_does_not_answer() -> None:

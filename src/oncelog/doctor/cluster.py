@@ -18,7 +18,7 @@ from oncelog.clock import SystemClock
 from oncelog.doctor.broker_answer import Answer, Outcome, ask_all
 from oncelog.doctor.finding import Finding, missing, note, ok
 from oncelog.doctor.kafka_release import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID, kafka_release
-from oncelog.doctor.listener_wants import check_wants
+from oncelog.doctor.listener_wants import findings_of, wants_of
 
 BROKERS = "brokers"
 
@@ -28,9 +28,23 @@ async def check_cluster(properties: Mapping[str, Any], timeout_s: float) -> list
     settings = admin_settings(properties)
     opener = Opener(settings)
     given = [Endpoint(host, port) for host, port in settings.bootstrap_servers]
-    outcomes = await ask_all(opener, given, timeout_s)
+    protocol, now_ms = settings.security_protocol, SystemClock().now().wall_ms
+    wants = await wants_of(given, timeout_s, protocol)
+    found = [each for endpoint in wants for each in findings_of(_address(endpoint), wants[endpoint], protocol, now_ms)]
+    # Who would not be let in is not sent there: that is no news here, and an alarm in the server's log.
+    unfit = {endpoint: each for endpoint, each in wants.items() if not each.fit(protocol)}
+    outcomes = await ask_all(opener, [each for each in given if each not in unfit], timeout_s)
     answers = [each for each in outcomes.values() if isinstance(each, Answer)]
-    found = await check_wants(given, timeout_s, settings.security_protocol, SystemClock())
+    kind = note if answers else missing
+    found += [
+        kind(
+            BROKERS,
+            f"{_address(each)} answers, and does not let this client in",
+            wants[each].remedy,
+            address=_address(each),
+        )
+        for each in unfit
+    ]
     found += _unreachable(outcomes, is_any_there=bool(answers))
     if not answers:
         return found
@@ -45,14 +59,16 @@ def _unreachable(outcomes: Mapping[Endpoint, Outcome], *, is_any_there: bool) ->
         if isinstance(outcome, Answer):
             continue
         kind = note if is_any_there else missing
-        yield kind(
-            BROKERS, f"{_words(endpoint, outcome)}", _remedy(outcome), address=f"{endpoint.host}:{endpoint.port}"
-        )
+        yield kind(BROKERS, f"{_words(endpoint, outcome)}", _remedy(outcome), address=_address(endpoint))
+
+
+def _address(endpoint: Endpoint) -> str:
+    return f"{endpoint.host}:{endpoint.port}"
 
 
 def _words(endpoint: Endpoint, error: KafkaError) -> str:
     """The client's words, without the name that it has for a broker whose number it does not know."""
-    return error.str().replace(str(endpoint), f"{endpoint.host}:{endpoint.port}")
+    return error.str().replace(str(endpoint), _address(endpoint))
 
 
 def _remedy(error: KafkaError) -> str:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncelog.client.net.connection import Endpoint
-from oncelog.clock import Clock
 from oncelog.doctor.finding import Finding, note, ok
 from oncelog.security.certificates import BadCertificate, Certificate, read_certificate
 from oncelog.wire.frames import MalformedFrame
@@ -21,7 +20,10 @@ from oncelog.wire.requests import request_schema
 DAY_MS: Final = 86_400_000
 SOON_MS: Final = 14 * DAY_MS
 MOST_ANSWER_BYTES: Final = 64 * 1024
-NO_MECHANISM: Final = "?"  # whose name it does not know, so that it tells those that it does
+# What is asked for. The answer has all that are enabled, whether this is one of them or not; where it is, the server
+# has nothing to complain of in its log.
+LIKELY_MECHANISM: Final = "SCRAM-SHA-512"
+NO_ERROR: Final = 0
 UNSUPPORTED_MECHANISM: Final = 33
 SASL_HANDSHAKE_VERSION: Final = 1
 
@@ -37,24 +39,37 @@ class Wants:
     def protocol(self) -> str:
         return ("sasl_" if self.mechanisms else "") + ("ssl" if self.tls else "plaintext")
 
+    def fit(self, protocol: str) -> bool:
+        """Whether a client of that protocol is what it wants. One that asks for a certificate first tells no more."""
+        if self.wants_certificate:
+            return protocol.endswith("ssl")
+        return protocol == self.protocol
 
-async def check_wants(endpoints: Iterable[Endpoint], timeout_s: float, protocol: str, clock: Clock) -> list[Finding]:
-    """`protocol`: the client's security.protocol."""
-    found: list[Finding] = []
+    @property
+    def remedy(self) -> str:
+        """What a client has to be told."""
+        options = f"-X security.protocol={self.protocol}"
+        if self.wants_certificate:
+            options += " -X ssl.certificate.location=... -X ssl.key.location=..."
+        if self.mechanisms:
+            options += f" -X sasl.mechanism={self.mechanisms[-1]} -X sasl.username=... -X 'sasl.password=${{env:...}}'"
+        return f"{options}, or a file with these by -F"
+
+
+async def wants_of(endpoints: Iterable[Endpoint], timeout_s: float, protocol: str) -> dict[Endpoint, Wants]:
+    """Of those that answer as a Kafka does. `protocol`: the client's security.protocol."""
+    found: dict[Endpoint, Wants] = {}
     for endpoint in endpoints:
-        wants = await asyncio.to_thread(listener_wants, endpoint.host, endpoint.port, timeout_s)
+        wants = await asyncio.to_thread(listener_wants, endpoint.host, endpoint.port, timeout_s, protocol)
         if wants is not None:
-            found += findings_of(f"{endpoint.host}:{endpoint.port}", wants, protocol, clock.now().wall_ms)
+            found[endpoint] = wants
     return found
 
 
 def findings_of(address: str, wants: Wants, protocol: str, now_ms: int) -> Iterator[Finding]:
     name, facts = "listener", {"address": address, "security_protocol": wants.protocol, "sasl": list(wants.mechanisms)}
-    if wants.protocol != protocol:
-        remedy = f"-X security.protocol={wants.protocol}"
-        if wants.mechanisms:
-            remedy += f" -X sasl.mechanism={wants.mechanisms[-1]} -X sasl.username=... -X 'sasl.password=${{env:...}}'"
-        yield note(name, f"{address} {_in_words(wants)}, and security.protocol is {protocol}", remedy, **facts)
+    if not wants.fit(protocol):
+        yield note(name, f"{address} {_in_words(wants)}, and security.protocol is {protocol}", wants.remedy, **facts)
     elif wants.protocol != "plaintext":
         yield ok(name, f"{address} {_in_words(wants)}", **facts)
     certificate = wants.certificate
@@ -80,9 +95,10 @@ def _in_words(wants: Wants) -> str:
     return " and ".join(parts) or "asks for neither TLS nor a name"
 
 
-def listener_wants(host: str, port: int, timeout_s: float) -> Wants | None:
-    """None where nobody answers as a Kafka does. It waits for the network."""
-    for is_encrypted in (True, False):
+def listener_wants(host: str, port: int, timeout_s: float, protocol: str = "ssl") -> Wants | None:
+    """None where nobody answers as a Kafka does. It waits for the network. What the client would speak comes first: a
+    listener that wants just that has nothing to complain of in its log."""
+    for is_encrypted in (True, False) if protocol.endswith("ssl") else (False, True):
         try:
             return _asked(host, port, timeout_s, is_encrypted=is_encrypted)
         except (OSError, EOFError, MalformedFrame):
@@ -117,10 +133,10 @@ def _read(der: bytes | None) -> Certificate | None:
 def _mechanisms(sock: socket.socket) -> tuple[str, ...]:
     """Those that are enabled; none where the listener asks nobody who they are."""
     schema = request_schema("sasl_handshake", SASL_HANDSHAKE_VERSION)
-    request = schema.new("SaslHandshakeRequest", mechanism=NO_MECHANISM)
+    request = schema.new("SaslHandshakeRequest", mechanism=LIKELY_MECHANISM)
     sock.sendall(schema.encode(request, correlation_id=0, client_id="oncelog-doctor"))
     answer = schema.read(memoryview(_frame(sock)))
-    return tuple(answer.mechanisms) if int(answer.error_code) == UNSUPPORTED_MECHANISM else ()
+    return tuple(answer.mechanisms) if int(answer.error_code) in (NO_ERROR, UNSUPPORTED_MECHANISM) else ()
 
 
 def _frame(sock: socket.socket) -> bytes:
