@@ -2,6 +2,8 @@
 
 import logging
 import os
+import re
+import shlex
 import stat
 import subprocess
 import sys
@@ -9,8 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import oncelog
+from oncelog.cli import main
 from oncelog.client import Producer
 from oncelog.client.admin import AdminClient
 from oncelog.cluster.stored_documents import change_in_folder
@@ -75,10 +79,10 @@ def told_by(server: oncelog.Server) -> str:
 
 def test_people_are_told_of_the_only_user_and_of_several(tmp_path: Path) -> None:
     with oncelog.Server(secure=True, data_dir=str(tmp_path)) as server:
-        assert "It lets in the user admin alone by password" in told_by(server)
+        assert "The server lets in the user admin alone by password" in told_by(server)
     change_in_folder(str(tmp_path), Kind.USERS, adding("ann", new_credentials("s3cret")))
     with oncelog.Server(secure=True, data_dir=str(tmp_path)) as server:
-        assert "It lets in 2 users by password; that of admin" in told_by(server)
+        assert "The server lets in 2 users by password; that of admin" in told_by(server)
 
 
 def test_a_second_start_uses_what_is_there(tmp_path: Path) -> None:
@@ -98,8 +102,12 @@ def test_a_password_that_is_gone_is_not_made_up(tmp_path: Path, caplog: pytest.L
     (tmp_path / "secure" / "client.properties").unlink()
     with oncelog.Server(secure=True, data_dir=str(tmp_path)) as server:
         assert produce({**first, "bootstrap.servers": server.bootstrap_servers}) == [None]
-        assert "is gone: give it a new password" in caplog.text
-        assert "client.properties" not in (told := told_by(server)) and "oncelog users remove admin --data" in told
+        (remedy,) = re.findall(r"is gone: .* run `oncelog (users remove admin --data \S+)`", caplog.text)
+        assert "client.properties" not in (told := told_by(server)) and f"start again after\n  oncelog {remedy}" in told
+    assert CliRunner().invoke(main, shlex.split(remedy)).exit_code == 0
+    with oncelog.Server(secure=True, data_dir=str(tmp_path)) as server:
+        assert server.client_config["sasl.password"] != first["sasl.password"]
+        assert produce(server.client_config) == [None]
 
 
 def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:

@@ -8,6 +8,9 @@ import pytest
 import oncelog
 from oncelog.client import Producer
 from oncelog.client.errors import KafkaException
+from oncelog.cluster.stored_documents import change_in_folder
+from oncelog.security.documents import Kind
+from oncelog.server.users import adding, new_credentials
 from tests.cluster.commands import started
 
 
@@ -37,7 +40,7 @@ def test_a_password_that_is_gone_is_not_made_up(tmp_path: Path, caplog: pytest.L
     (tmp_path / "secure" / "client.properties").unlink()
     with oncelog.Server(brokers=2, secure=True, data_dir=str(tmp_path)) as server:
         produce({**config, "bootstrap.servers": server.bootstrap_servers}, b"still")
-        assert "is gone: give it a new password" in caplog.text
+        assert f"`oncelog users remove admin --data {tmp_path}`" in caplog.text
         assert not (tmp_path / "secure" / "client.properties").exists()
 
 
@@ -51,13 +54,22 @@ def test_nobody_else_gets_in(tmp_path: Path) -> None:
                     producer.list_topics(timeout=3)
 
 
-def test_the_command_says_how_to_get_in(tmp_path: Path) -> None:
-    folder = tmp_path / "cluster"
+def said_by_the_command(folder: Path, lines: int) -> list[str]:
     with started(folder, "cluster", "start", "--secure", "--brokers", "1") as (process, line):
         assert "1 brokers listen on 127.0.0.1:" in line
         assert process.stdout is not None
-        said = [process.stdout.readline() for _ in range(4)]
+        return [process.stdout.readline() for _ in range(lines)]
+
+
+def test_the_command_says_who_gets_in_and_how(tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+    said = said_by_the_command(folder, 4)
     assert "the user admin alone" in said[0] and str(folder / "secure" / "client.properties") in said[1]
+    change_in_folder(str(folder), Kind.USERS, adding("ann", new_credentials("s3cret")))
+    assert "The cluster lets in 2 users by password; that of admin" in said_by_the_command(folder, 1)[0]
+    (folder / "secure" / "client.properties").unlink()
+    said = said_by_the_command(folder, 2)
+    assert "nothing here has its password" in said[0] and f"oncelog users remove admin --data {folder}" in said[1]
 
 
 def test_brokers_agree_on_a_transaction_by_secured_links(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from oncelog.first_steps.certificates import DAY_MS, Pair, ends_ms, make_authority, names_in, sign_server
@@ -71,16 +72,22 @@ class SecureFolder:
         """As it was made once; None where the file is gone."""
         return self.client_properties().get("sasl.password")
 
+    @property
+    def remedy(self) -> str:
+        """The command after which the next start makes the user anew: while it serves, nobody else may do that."""
+        return f"oncelog users remove {USER} --data {quote(str(self.path.parent))}"
+
     def password_of(self, *, is_known: bool, write: Callable[[str], None]) -> str | None:
         """Of the user, who may be known already; None where nobody can tell it. One that is made is in the files before
         the user has it: a crash in between must not leave a user whose password nobody knows."""
         password = self.password()
         if password is None and is_known:
             logger.warning(
-                "there is a user %s, and %s is gone: give it a new password with `oncelog users add %s`",
+                "there is a user %s, and %s is gone: who knows its password goes on with it. Else stop, run "
+                "`%s`, and start again: user and file are made anew",
                 USER,
                 self.client_file,
-                USER,
+                self.remedy,
             )
         elif password is None:
             password = secrets.token_urlsafe(PASSWORD_BYTES)

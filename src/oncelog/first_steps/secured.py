@@ -4,6 +4,7 @@ from typing import Final
 
 from oncelog.clock import Clock
 from oncelog.first_steps.files import SecureFolder, names_of
+from oncelog.first_steps.greeting import greeting
 from oncelog.server.broker import Broker, bracketed
 from oncelog.server.endpoints import endpoints
 from oncelog.server.secure import USER, has_own_certificate, secure_folder
@@ -73,21 +74,5 @@ class SecuredService(Service):
     @property
     def for_people(self) -> str:
         """How to get in, when it has started."""
-        folder = self._folder
-        if folder.password() is None:
-            return (
-                f"The user {USER} may do everything, and nothing here has its password. If nobody knows it, stop this "
-                "server, and start it again after\n"
-                f"  oncelog users remove {USER} --data {self.broker.settings.log_dir}"
-            )
-        names = self.broker.users.now.names
-        return (
-            f"It lets in {_who(len(names))} by password; that of {USER}, who may do everything, is in these files:\n"
-            f"  oncelog topics list -F {folder.client_file}\n"
-            f"  kafka-topics.sh --bootstrap-server {self._here} --command-config {folder.java_file} --list\n"
-            f"Clients on other machines need a copy of one of them, and of {folder.authority_file}."
-        )
-
-
-def _who(users: int) -> str:
-    return f"the user {USER} alone" if users == 1 else f"{users} users"
+        users = len(self.broker.users.now.names)
+        return greeting(self._folder, self._here, users, who="the server", first_command="oncelog topics list")

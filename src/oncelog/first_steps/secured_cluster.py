@@ -3,7 +3,7 @@
 The user is made where brokers agree, before the first of them is up.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from oncelog.clock import SystemClock
@@ -11,6 +11,7 @@ from oncelog.cluster.parent import Parent
 from oncelog.cluster.stored_documents import change_in_tree
 from oncelog.cluster.tree import Tree, in_session
 from oncelog.first_steps.files import SecureFolder, names_of
+from oncelog.first_steps.greeting import greeting
 from oncelog.security.documents import Change, Document, Kind
 from oncelog.security.users import Users
 from oncelog.server.endpoints import endpoints
@@ -42,6 +43,7 @@ class SecuredParent(Parent):
         }
         super().__init__(folder, count, given, addresses=addresses, tree=tree)
         self._given_addresses = addresses
+        self._user_count = 0
 
     def start_tree(self) -> None:
         where = ",".join(f"L{place}://{address}" for place, address in enumerate(self._given_addresses))
@@ -49,11 +51,13 @@ class SecuredParent(Parent):
         named = {"listeners": where, "listener.security.protocol.map": protocols} if where else {}
         self._secure.make_certificates(names_of(endpoints(read_settings(named))), SystemClock().now().wall_ms)
         super().start_tree()
-        is_known = USER in Users(self._run(self._change_users(lambda users: users)), b"").names
+        users = self._run(self._change_users(lambda users: users))
+        is_known = USER in _names(users)
         password = self._secure.password_of(is_known=is_known, write=self._write_client_files)
         if not is_known:
             assert password is not None
-            self._run(self._change_users(_adding(password)))
+            users = self._run(self._change_users(_adding(password)))
+        self._user_count = len(_names(users))
 
     def start_all(self) -> None:
         super().start_all()
@@ -76,16 +80,16 @@ class SecuredParent(Parent):
     @property
     def for_people(self) -> str:
         """How to get in, when it has started."""
-        folder, servers = self._secure, self.bootstrap_servers
-        return (
-            f"They let in the user {USER} alone, whose password is in these files:\n"
-            f"  oncelog cluster describe -F {folder.client_file}\n"
-            f"  kafka-topics.sh --bootstrap-server {servers} --command-config {folder.java_file} --list\n"
-            f"Clients on other machines need a copy of one of them, and of {folder.authority_file}."
-        )
+        servers = self.bootstrap_servers
+        first = "oncelog cluster describe"
+        return greeting(self._secure, servers, self._user_count, who="the cluster", first_command=first)
 
 
 def _adding(password: str) -> Change:
     """What was made once stays, also where the user has got another password since."""
     change = adding(USER, new_credentials(password))
-    return lambda users: users if USER in Users(users, b"").names else change(users)
+    return lambda users: users if USER in _names(users) else change(users)
+
+
+def _names(users: Document) -> Collection[str]:
+    return Users(users, b"").names
