@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.chaos.guard import VARIABLE, marked
+from oncelog.chaos.guard import VARIABLE, Guard, marked
 from tests.waiting import until
 
 ORDER = ("--messages", "10000000", "--rate", "5000", "--kill", "connections,server,producer", "--every", "2000")
@@ -97,15 +97,24 @@ def test_kill_9_of_the_experiment_ends_what_it_has_started(experiment: subproces
 
 def test_only_processes_with_its_mark_are_found() -> None:
     command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    ours, other = (
-        subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, VARIABLE: mark}) for mark in ("a1", "a12")
+    ours, other, within = (
+        subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, VARIABLE: mark})
+        for mark in ("a1", "a12", "a1.b")
     )
     try:
-        until(lambda: list(marked("a1")) == [ours.pid], "its environment to be there")
+        until(lambda: sorted(marked("a1")) == sorted((ours.pid, within.pid)), "its environment to be there")
         assert list(marked("a12")) == [other.pid]
+        assert list(marked("a1.b")) == [within.pid]
         assert list(marked("")) == []
     finally:
-        for each in (ours, other):
+        for each in (ours, other, within):
             assert each.stdin is not None
             each.stdin.close()
             each.wait()
+
+
+def test_the_mark_of_an_experiment_within_another_begins_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "a1")
+    assert Guard().mark.startswith("a1.")
+    monkeypatch.delenv(VARIABLE)
+    assert "." not in Guard().mark

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from oncelog.chaos.guard import Guard
 from oncelog.chaos.life import free_ports, listens
 from tests.repo.tree import ROOT, project_files, read
 from tests.waiting import until
@@ -98,8 +99,10 @@ class PageRun:
         self._page = page
         self._server: subprocess.Popen[bytes] | None = None
         self._printed = ""
+        self._guard = Guard()  # ends what the page has started, also where pytest is ended itself
 
     def __enter__(self) -> Self:
+        self._guard.__enter__()
         for name in project_files():
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, self.folder / name)
@@ -108,6 +111,7 @@ class PageRun:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._server is not None:
             _end(self._server)
+        self._guard.__exit__(kind, error, at)
 
     def run(self, block: Block) -> None:
         if block.language == "output":
@@ -157,7 +161,7 @@ class PageRun:
         bin_folder = str(Path(sys.executable).parent)
         env = {name: value for name, value in os.environ.items() if not name.startswith(("ONCELOG_", "PYTEST_"))}
         env["PATH"] = bin_folder + os.pathsep + env.get("PATH", "")
-        return env
+        return env | self._guard.variables
 
     def _serve(self, text: str) -> None:
         """The page's server, in the background, on the page's own port."""

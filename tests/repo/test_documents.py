@@ -1,12 +1,17 @@
 """What the documents say to type is typed here, and their links lead somewhere."""
 
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from oncelog.chaos.process_tree import name_of
 from tests.repo.documents import BlockFailed, PageRun, blocks, blocks_of, lines_missing, pages
 from tests.repo.tree import ROOT, project_files, read
+from tests.waiting import until
 
 SHORT_PAGE = "docs/consumers.md"
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]*))?\)")
@@ -78,6 +83,36 @@ def test_the_checker_notices_a_failing_block_and_output_that_never_came(tmp_path
         with pytest.raises(BlockFailed, match="fine"):
             page_run.run(wrong_output)
     assert lines_missing("a\nb\n", "b\na\n") == ["b"]
+
+
+RUN_AND_HANG = """
+import sys
+from pathlib import Path
+from tests.repo.documents import PageRun, blocks_of
+
+with PageRun("example.md", Path(sys.argv[1])) as run:
+    run.run(blocks_of("example.md", "```bash\\nsleep 600 > said 2>&1 & echo $! > pid\\n```\\n")[0])
+    print((run.folder / "pid").read_text(), flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, *(pytest.param(each, marks=pytest.mark.thorough) for each in (signal.SIGTERM, signal.SIGINT))],
+)
+def test_what_a_page_has_started_ends_with_the_run_of_it(number: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RUN_AND_HANG, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            pid = int(process.stdout.readline())
+            assert name_of(pid) == b"sleep"
+            process.send_signal(number)
+            process.wait(60)
+        finally:
+            process.kill()
+    until(lambda: name_of(pid) != b"sleep", "what the page has started to end")
 
 
 @pytest.mark.parametrize("page", [name for name in project_files() if name.endswith(".md")])

@@ -3,7 +3,8 @@ Ctrl-C comes between the start of a process and the line that would remember it.
 
     python -m oncelog.chaos.guard MARK [FOLDER]
 
-Every process of an experiment has its mark among its environment variables, and hands it on to whatever it starts. The
+Every process of an experiment has its mark among its environment variables, and hands it on to whatever it starts. An
+experiment that another one starts has a mark that begins with the other's, and ends with it. The
 guard is a process that holds one end of a pipe. When the other end is gone, it ends all that carry the mark, and then
 removes the experiment's temporary folder. Marks are looked for in /proc; a system that has none relies on the
 experiment's own tidiness.
@@ -22,6 +23,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 VARIABLE: Final = "CHAOS_MARK"  # what begins with ONCELOG_ is a setting of the server
+WITHIN: Final = "."  # between the marks of an experiment and of one that it has started
 PROCESSES: Final = Path("/proc")
 LOOKS: Final = 100  # at most, each of which may find what was started during the one before
 PAUSE_S: Final = 0.05
@@ -33,7 +35,8 @@ class Guard:
     folder: JVMs that are killed leave some megabytes there each time."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.mark = secrets.token_hex(8)
+        around = os.environ.get(VARIABLE)
+        self.mark = (f"{around}{WITHIN}" if around else "") + secrets.token_hex(8)
         self._folder = None if folder is None else folder.absolute()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -70,12 +73,13 @@ class Guard:
 
 def marked(mark: str) -> Iterator[int]:
     wanted = f"{VARIABLE}={mark}".encode()
+    within = wanted + WITHIN.encode()
     for pid in pids():
         try:
             variables = (PROCESSES / str(pid) / "environ").read_bytes()
         except OSError:
             continue  # it has ended, or is somebody else's
-        if wanted in variables.split(b"\0"):
+        if any(each == wanted or each.startswith(within) for each in variables.split(b"\0")):
             yield pid
 
 
