@@ -118,6 +118,8 @@ def test_nothing_can_be_changed(console: Console, method: str) -> None:
         ("/static/..%2fserving.py", 404),
         ("/static/../serving.py", 404),
         ("/api/topic?topic=nowhere", 404),
+        ("/api/topic", 400),
+        ("/api/topic?topic=", 400),
         ("/api/group?group=nobody", 404),
         ("/api/topics?start=-1", 400),
         ("/api/topics?start=" + "9" * 30, 400),

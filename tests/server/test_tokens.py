@@ -122,6 +122,20 @@ async def test_claims_that_do_not_count(issuer: Issuer, threads: Aside, bad: dic
         await SignedTokens(settings(issuer), ManualClock(), threads).check(issuer.token("one", **bad))
 
 
+@pytest.mark.parametrize(("audience", "said"), [(None, "is not set, and it has aud"), (("x",), "has not its aud")])
+async def test_whom_a_token_is_for_is_expected_or_not_said(
+    issuer: Issuer, threads: Aside, audience: tuple[str, ...] | None, said: str
+) -> None:
+    """As in Kafka: a token for somebody counts nowhere but there."""
+    signed = SignedTokens(settings(issuer, sasl_oauthbearer_expected_audience=audience), ManualClock(), threads)
+    with pytest.raises(Refused, match=f"sasl.oauthbearer.expected.audience {said}"):
+        await signed.check(issuer.token("one"))
+    if audience is None:
+        assert (await signed.check(issuer.token("one", aud=None))).name == "ann"
+    else:
+        assert (await signed.check(issuer.token("one", aud=["others", "x"]))).name == "ann"
+
+
 async def test_signatures_that_do_not_count(issuer: Issuer, threads: Aside) -> None:
     issuer.new_key("stranger")
     good = issuer.token("one")

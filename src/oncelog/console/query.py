@@ -47,6 +47,13 @@ class Query:
     def text(self, key: str) -> str:
         return self._given.get(key, "")
 
+    def name(self, key: str) -> str:
+        """One that must be given: without it neither rights nor anything else can be asked about."""
+        name = self.text(key)
+        if not name:
+            raise Refused(400, f"say which {key}: ?{key}=NAME")
+        return name
+
     def number(self, key: str) -> int | None:
         """None where it is not given."""
         text = self._given.get(key, "")
@@ -61,7 +68,7 @@ class Query:
         return min(self.number("start") or 0, max(0, (found - 1) // page * page))
 
     def topic(self, broker: Broker) -> Topic:
-        name = self.text("topic")
+        name = self.name("topic")
         if not self.may_see(name):  # whether there is such a topic or not
             raise Refused(403, f"This takes the right to DESCRIBE the topic {name}.")
         topic = broker.topics.get(name)

@@ -199,7 +199,7 @@ def _key_id(token: str) -> str | None:
 
 def _claims(token: str, key: Key, settings: Settings) -> dict[str, Any]:
     from jwt import decode
-    from jwt.exceptions import PyJWTError
+    from jwt.exceptions import InvalidAudienceError, PyJWTError
 
     audiences = settings.sasl_oauthbearer_expected_audience
     try:
@@ -213,7 +213,12 @@ def _claims(token: str, key: Key, settings: Settings) -> dict[str, Any]:
             options={"require": ["exp", "iat"]},
         )
     except (PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise Refused(f"a token that does not count: {type(error).__name__}") from None
+        why = type(error).__name__
+        if isinstance(error, InvalidAudienceError):
+            why = "sasl.oauthbearer.expected.audience " + (
+                "is not set, and it has aud" if not audiences else "has not its aud"
+            )
+        raise Refused(f"a token that does not count: {why}") from None
     return claims
 
 
