@@ -1,10 +1,12 @@
 """`oncelog acls`."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from oncelog.embedded import Server
+from oncelog.server.users import add_user
 from tests.cli.running import Oncelog
 from tests.server.test_access import ASKED
 
@@ -52,8 +54,14 @@ def test_a_rule_is_added_listed_and_removed(acls: Oncelog) -> None:
     assert acls("acls", "-J").json == acls(*removing).json == []
 
 
-def test_operations_are_all_where_none_is_named(acls: Oncelog) -> None:
-    acls("acls add", "--deny-principal", "User:*", "--deny-host", "10.0.0.1", "--cluster")
+def test_what_was_made_is_told_and_what_may_be_done_must_be_said(acls: Oncelog) -> None:
+    whom = ("--deny-principal", "User:*", "--deny-host", "10.0.0.1", "--cluster")
+    assert "say what may be done: --operation, --producer or --consumer" in acls.run("acls add", *whom).refusal
+    said = acls("acls add", *whom, "--operation", "All")
+    assert said.lines == [
+        "PERMISSION  PRINCIPAL  HOST      OPERATION  RESOURCE  NAME           PATTERN",
+        "deny        User:*     10.0.0.1  All        cluster   kafka-cluster  literal",
+    ]
     assert rows(acls("acls", "-J").json) == [("deny", "All", "cluster", "kafka-cluster", "literal")]
 
 
@@ -89,6 +97,7 @@ def test_all_rules_of_a_principal_or_of_a_topic_are_removed(acls: Oncelog) -> No
     [
         ("add --topic orders", "say who"),
         ("add --allow-principal User:a", "say what about"),
+        ("add --allow-principal User:a --topic t", "say what may be done"),
         ("remove", "say which rules"),
         ("add --allow-principal User:a --topic t --operation Fly", "'Fly' is not one of"),
     ],
@@ -120,7 +129,10 @@ def test_who_is_answered_is_not_told_to_start_a_server() -> None:
 
 def test_where_nobody_is_asked_for_rights_that_is_said(oncelog: Oncelog) -> None:
     assert "No Authorizer is configured" in oncelog.run("acls").refusal
-    assert "No Authorizer is configured" in oncelog.run("acls add --allow-principal User:a --topic t").refusal
+    assert (
+        "No Authorizer is configured"
+        in oncelog.run("acls add --allow-principal User:a --operation All --topic t").refusal
+    )
 
 
 def test_all_rules_are_taken_away_by_that_word_alone(acls: Oncelog) -> None:
@@ -130,3 +142,16 @@ def test_all_rules_are_taken_away_by_that_word_alone(acls: Oncelog) -> None:
     assert said.code == 2 and "--all and nothing else" in said.refusal
     assert [each["name"] for each in acls("acls remove", "--all", "-J").json] == ["orders"]
     assert acls("acls", "-J").json == []
+
+
+def test_what_is_not_there_may_be_hidden_and_a_refusal_is_said_once(tmp_path: Path) -> None:
+    with Server(secure=True) as server:
+        file = tmp_path / "client.properties"
+        file.write_text("\n".join(f"{name}={value}" for name, value in server.client_config.items()))
+        server.call(add_user, server.broker, "alice", "hers")
+        oncelog = Oncelog(server.bootstrap_servers)
+        refusal = oncelog.run("topics describe", "orders", "-F", str(file)).refusal
+        as_alice = ("-F", str(file), "-X", "sasl.username=alice", "-X", "sasl.password=hers")
+        refused = oncelog.run("acls list", *as_alice).refusal
+    assert "there is no topic orders, or this user may not describe it: `oncelog topics` lists all" in refusal
+    assert refused.count("uthorization failed") == 1

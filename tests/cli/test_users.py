@@ -1,9 +1,12 @@
 """`oncelog users`: before a server's first start, while it runs, and between two starts."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from oncelog.cli import users
 from oncelog.embedded import Server
 from oncelog.security.scram import is_password
 from tests.cli.running import Oncelog
@@ -21,8 +24,8 @@ def listed(oncelog: Oncelog, *options: str) -> list[tuple[str, str, int]]:
 def stored(folder: Path) -> dict[str, dict[str, int]]:
     """What a server finds there when it starts."""
     with Server(data_dir=str(folder)) as server:
-        users = server.broker.users.now
-        return {name: users.mechanisms(name) for name in users.names}
+        now = server.broker.users.now
+        return {name: now.mechanisms(name) for name in now.names}
 
 
 def test_users_come_get_other_passwords_and_go(oncelog: Oncelog, server: Server) -> None:
@@ -106,6 +109,7 @@ def test_a_password_comes_from_the_environment_or_is_asked_for(
     oncelog: Oncelog, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_PASSWORD", "one")
+    monkeypatch.setattr(users, "can_ask", lambda: True)
     oncelog("users add", "ann", "--password-env", "SOME_PASSWORD")
     said = oncelog("users add", "bob", stdin=b"two\ntwo\n")
     assert said.out == b"" and "two" not in said.err
@@ -113,6 +117,13 @@ def test_a_password_comes_from_the_environment_or_is_asked_for(
         found = server.broker.users.now.find("SCRAM-SHA-256", name)
         assert is_password("SCRAM-SHA-256", password, found)
         oncelog("users remove", name)
+
+
+def test_without_a_terminal_one_is_told_how_else_to_give_the_password(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "oncelog", "users", "add", "ann", "--data", str(tmp_path / "data")]
+    done = subprocess.run(command, input=b"one\none\n", capture_output=True, start_new_session=True, timeout=60)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert b"--password-file FILE" in done.stderr and b"--password-env NAME" in done.stderr
 
 
 def test_a_command_proves_who_it_is_by_a_file_or_the_environment(

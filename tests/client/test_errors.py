@@ -73,3 +73,17 @@ def test_offsets_that_stand_for_a_place_are_librdkafkas() -> None:
         confluent_kafka.OFFSET_INVALID,
     )
     assert theirs == (OFFSET_BEGINNING, OFFSET_END, OFFSET_STORED, OFFSET_INVALID)
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (None, "Broker: Cluster authorization failed"),
+        ("Cluster authorization failed.", "Broker: Cluster authorization failed"),
+        ("Cluster authorization failed", "Broker: Cluster authorization failed"),
+        ("Cluster authorization failed: ask ann", "Broker: Cluster authorization failed: ask ann"),
+        ("ask ann", "Broker: Cluster authorization failed: ask ann"),
+    ],
+)
+def test_a_broker_that_repeats_the_words_of_its_code_is_told_once(message: str | None, said: str) -> None:
+    assert error_of(KafkaError.CLUSTER_AUTHORIZATION_FAILED, message).str() == said

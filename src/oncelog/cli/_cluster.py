@@ -20,9 +20,11 @@ PAUSE_S = 0.05
 
 
 class Cluster:
-    def __init__(self, admin: Admin, timeout_s: float) -> None:
+    def __init__(self, admin: Admin, timeout_s: float, *, may_hide: bool = False) -> None:
+        """`may_hide`: whether what this user may not describe may look like what is not there."""
         self.admin = admin
         self._timeout_s = timeout_s
+        self._or_hidden = ", or this user may not describe it" if may_hide else ""
 
     def metadata(self) -> ClusterMetadata:
         return self.admin.list_topics(timeout=self._timeout_s)
@@ -42,7 +44,8 @@ class Cluster:
         found = {}
         for name in wanted:
             if name not in known:
-                raise failure(f"there is no topic {name}{nearest(name, known)}: `oncelog topics` lists all")
+                near = nearest(name, known)
+                raise failure(f"there is no topic {name}{self._or_hidden}{near}: `oncelog topics` lists all")
             found[name] = known[name]
         return found
 
@@ -78,7 +81,7 @@ def refuse_unless_there(topic: str, count: int, index: int) -> None:
 @contextmanager
 def opened(to: Connecting, **defaults: object) -> Iterator[Cluster]:
     with Admin(to.of(ADMIN, **defaults)) as admin:
-        yield Cluster(admin, to.timeout_s)
+        yield Cluster(admin, to.timeout_s, may_hide=to.is_guarded)
 
 
 def outcome_of(future: "Future[T]") -> T:
@@ -97,13 +100,7 @@ def each_outcome(futures: Mapping[str, "Future[T]"], passed_over: int | None = N
     if failures:
         name, error = failures[0]
         more = f" (and {len(failures) - 1} more failed)" if len(failures) > 1 else ""
-        raise failure(f"{name}: {_once(words_of(error))}{more}")
-
-
-def _once(words: str) -> str:
-    """Brokers often repeat the words of their code as their message."""
-    first, _, rest = words.partition(": ")
-    return rest if rest and rest.startswith(first) else words
+        raise failure(f"{name}: {words_of(error)}{more}")
 
 
 def is_unsupported(error: KafkaError) -> bool:

@@ -44,6 +44,11 @@ class Connecting:
     properties: Mapping[str, str] = field(repr=False)  # a password may be among them
     timeout_s: float
 
+    @property
+    def is_guarded(self) -> bool:
+        """Whether brokers know who one is, and so may have rules of what that one may see."""
+        return self.properties.get("security.protocol", "plaintext").lower() != "plaintext"
+
     def of(self, role: str, **defaults: Any) -> dict[str, Any]:
         """The properties for a client of this role. What concerns only clients of another one is left out, since files
         and the environment are shared by all commands; what nobody knows stays, and is refused."""

@@ -83,17 +83,20 @@ def list_acls(to: Connecting, form: str, targets: Targets, principals: tuple[str
 
 @command.command()
 @connecting
+@formatted
 @about(("literal", "prefixed"))
 @operations_option
 @whom
 @speaks_to_brokers
-def add(to: Connecting, targets: Targets, operations: tuple[str, ...], **said: Any) -> None:
-    """Make rules. One that is there already is no failure."""
+def add(to: Connecting, form: str, targets: Targets, operations: tuple[str, ...], **said: Any) -> None:
+    """Make rules, and tell which. One that is there already is no failure."""
     from oncelog.cli._cluster import each_outcome, opened
     from oncelog.client.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
-    given = _given(targets, operations, said) or _nothing("what about: --topic, --group or --cluster")
     who = _who(said) or _nothing("who: --allow-principal or --deny-principal")
+    if not list(targets):
+        _nothing("what about: --topic, --group or --cluster")
+    given = _given(targets, operations, said) or _nothing("what may be done: --operation, --producer or --consumer")
     wanted = [
         AclBinding(
             ResourceType[each.target.kind],
@@ -108,7 +111,12 @@ def add(to: Connecting, targets: Targets, operations: tuple[str, ...], **said: A
     ]
     with opened(to) as cluster:
         futures = cluster.admin.create_acls(list(dict.fromkeys(wanted)))
-        each_outcome({_said(each): future for each, future in futures.items()})
+        try:
+            each_outcome({_said(each): future for each, future in futures.items()})
+        finally:
+            made = [each for each, future in futures.items() if future.done() and future.exception() is None]
+            if made:
+                _tell(form, made)
 
 
 @command.command()
@@ -167,8 +175,6 @@ def _given(targets: Targets, operations: Sequence[str], said: dict[str, Any]) ->
             wanted += PRODUCER
         if said["consumer"] and target.kind in ("TOPIC", "GROUP"):
             wanted += CONSUMER if target.kind == "TOPIC" else GROUP
-        if not wanted and not (said["producer"] or said["consumer"]):
-            wanted = ["All"]
         found += [Given(target, each) for each in dict.fromkeys(wanted)]
     return found
 

@@ -2,6 +2,7 @@
 user of the machine sees command lines."""
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -196,8 +197,24 @@ def _password(name: str, file: Any, variable: str | None) -> str:
             raise click.UsageError("--password-file: its first line is no UTF-8") from None
         where = "the first line of --password-file"
     else:
+        if not can_ask():
+            raise click.UsageError(
+                "without a terminal the password cannot be asked for: give it by --password-file FILE (- is the input) "
+                "or --password-env NAME"
+            )
         password = click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True, err=True)
         where = "the password"
     if not password:
         raise click.UsageError(f"{where} is empty")
     return str(password)
+
+
+def can_ask() -> bool:
+    """Whether a terminal is there, as the input or, as for ssh and sudo, beside it."""
+    if sys.stdin.isatty():
+        return True
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

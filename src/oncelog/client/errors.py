@@ -108,8 +108,17 @@ def text_of(code: int) -> str:
 def error_of(code: int, message: str | None = None) -> KafkaError:
     """The error for a number that a broker answered. Its own message, where it sent one, follows the known words."""
     known = text_of(code)
-    said = f"{known}: {message}" if message and message != known else known
+    if not message or _plain(message) == _plain(known):
+        said = known
+    elif _plain(message).startswith(_plain(known)):  # brokers often begin with the words of the code
+        said = f"Broker: {message}" if known.startswith("Broker: ") else message
+    else:
+        said = f"{known}: {message}"
     return KafkaError(code, said, retriable=is_retriable(code))
+
+
+def _plain(words: str) -> str:
+    return words.removeprefix("Broker: ").rstrip(".").casefold()
 
 
 def exception_of(code: int, message: str | None = None) -> KafkaException:

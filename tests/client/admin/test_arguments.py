@@ -5,7 +5,9 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import confluent_kafka.admin
 import pytest
 
 from oncelog.client.admin import Admin, AlterConfig, ConfigResource, ResourceType
@@ -128,3 +130,22 @@ def test_a_question_that_waits_when_the_admin_is_closed_fails_as_one_of_a_closed
     admin.close()
     failure = future.exception(20)
     assert isinstance(failure, KafkaException) and failure.error.code() == KafkaError._DESTROY
+
+
+@pytest.mark.parametrize("given", ["broker", "BROKER", 4, ResourceType.BROKER])
+def test_the_type_of_a_resource_is_said_as_to_confluent_kafka(given: Any) -> None:
+    theirs = confluent_kafka.admin.ConfigResource(given if type(given) is not ResourceType else int(given), "1")
+    ours = ConfigResource(given, "1")
+    assert ours.type is ResourceType.BROKER and int(ours.type) == theirs.restype.value
+    assert ours == ConfigResource(ResourceType.BROKER, "1")
+
+
+@pytest.mark.parametrize("given", ["brocker", 77, None, 1.5])
+def test_another_type_of_a_resource_is_refused_with_those_that_are_known(given: Any) -> None:
+    with pytest.raises(
+        KafkaException, match=r"ResourceType\.TOPIC or \.BROKER, or 'topic' or 'broker', not"
+    ) as refused:
+        ConfigResource(given, "1")
+    assert refused.value.error == KafkaError._INVALID_ARG
+    with pytest.raises(TypeError, match="the name of a ConfigResource is a str, not int"):
+        ConfigResource("broker", 1)  # type: ignore[arg-type]

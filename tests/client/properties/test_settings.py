@@ -162,3 +162,12 @@ def test_a_wrong_value_is_reported_under_the_name_that_was_typed_too() -> None:
     with pytest.raises(KafkaException) as refusal:
         producer_settings({"bootstrap.servers": "b", "queue.buffering.max.ms": "soon"})
     assert "given as" not in refusal.value.error.str()
+
+
+@pytest.mark.parametrize("more", [{}, {"sasl.mechanism": "GSSAPI"}])
+def test_who_names_no_mechanism_is_told_which_property_to_set(more: dict[str, str]) -> None:
+    given = {"bootstrap.servers": "a", "security.protocol": "SASL_SSL", "sasl.username": "a", "sasl.password": "b"}
+    with pytest.raises(
+        KafkaException, match=r"GSSAPI \(Kerberos, librdkafka's default\) is not spoken here; set `sasl.mech"
+    ):
+        producer_settings(given | more)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from oncelog.client.errors import invalid_argument
 from oncelog.client.groups.protocol import Partition
 from oncelog.client.types import TopicPartition
 
@@ -61,11 +62,27 @@ class AlterConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """A topic or a broker; to change it, with what is to change."""
+    """A topic or a broker; to change it, with what is to change. Its type may be a word or a number, too, as in
+    confluent-kafka."""
 
     type: ResourceType
     name: str
     changes: Sequence[AlterConfig] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"the name of a ConfigResource is a str, not {type(self.name).__name__}")
+        object.__setattr__(self, "type", _resource_type(self.type))
+
+
+def _resource_type(given: object) -> ResourceType:
+    if isinstance(given, str) and given.upper() in ResourceType.__members__:
+        return ResourceType[given.upper()]
+    if isinstance(given, int) and given in ResourceType._value2member_map_:
+        return ResourceType(given)
+    raise invalid_argument(
+        f"the type of a ConfigResource is ResourceType.TOPIC or .BROKER, or 'topic' or 'broker', not {given!r}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

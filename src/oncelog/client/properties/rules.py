@@ -125,7 +125,8 @@ def _sasl(values: Values) -> str | None:
     mechanism = values["sasl_mechanism"]
     if mechanism not in SPOKEN_MECHANISMS:
         known = ", ".join(SPOKEN_MECHANISMS)
-        return f"Unsupported SASL mechanism: {mechanism}; `sasl.mechanism` may be {known}"
+        unspoken = " (Kerberos, librdkafka's default) is not spoken here" if mechanism == "GSSAPI" else ""
+        return f"Unsupported SASL mechanism: {mechanism}{unspoken}; set `sasl.mechanism` to one of {known}"
     if mechanism == "OAUTHBEARER":
         return None
     if not values["sasl_username"] or not values["sasl_password"]:
