@@ -162,3 +162,17 @@ def test_a_program_started_from_the_server_does_not_keep_the_lock(tmp_path: Path
 def test_the_data_folder_is_made_where_there_is_none(tmp_path: Path) -> None:
     open_cluster(tmp_path / "deep" / "down").close()
     assert (tmp_path / "deep" / "down" / "server.meta").exists()
+
+
+def test_a_new_data_folder_is_for_its_owner_alone_and_one_that_others_may_read_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = os.umask(0o022)
+    try:
+        FolderLock(str(tmp_path / "new")).release()
+        (tmp_path / "older").mkdir()
+    finally:
+        os.umask(before)
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700 and not caplog.text
+    FolderLock(str(tmp_path / "older")).release()
+    assert f"other users of this machine may read {tmp_path / 'older'}, records and all" in caplog.text

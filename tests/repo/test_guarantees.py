@@ -1,5 +1,5 @@
-"""Each promise of docs/guarantees.md and docs/rights.md, and each bound of docs/limits.md, names tests that keep it;
-these are there."""
+"""Each promise of docs/guarantees.md, docs/rights.md and docs/security.md, and each bound of docs/limits.md, names
+tests that keep it; these are there."""
 
 import ast
 import re
@@ -9,7 +9,12 @@ import pytest
 
 from tests.repo.tree import ROOT, read
 
-PAGES = {"docs/guarantees.md": 30, "docs/limits.md": 25, "docs/rights.md": 8}  # with so many promises at least
+PAGES = {
+    "docs/guarantees.md": 30,
+    "docs/limits.md": 25,
+    "docs/rights.md": 8,
+    "docs/security.md": 25,
+}  # with so many promises at least
 NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`( \*long\*)?")
 ALL_NAMED = NAMED.findall("".join(map(read, PAGES)))
 HEADINGS = ("kept by", "by")
