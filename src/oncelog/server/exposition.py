@@ -110,9 +110,9 @@ def _connections(seen: Seen) -> Iterator[Sample]:
     yield "", seen.broker.metrics.connections_open
 
 
-def _of_sessions(name: str, text: str, value: Callable[[FetchSessions], int]) -> Family[Broker]:
-    def samples(broker: Broker) -> Iterator[Sample]:
-        yield "", value(broker.fetch_sessions)
+def _of_sessions(name: str, text: str, value: Callable[[FetchSessions], int]) -> Family[Seen]:
+    def samples(seen: Seen) -> Iterator[Sample]:
+        yield "", value(seen.broker.fetch_sessions)
 
     return Family(name, "counter" if name.endswith("_total") else "gauge", text, samples)
 

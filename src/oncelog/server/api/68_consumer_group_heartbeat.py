@@ -14,7 +14,7 @@ from oncelog.server.api_rights import demand
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.consumer.values import JOINS, LEAVES_FOR_A_WHILE, Beat, BeatAnswer, Place, Places
-from oncelog.server.groups.messages import MOST_ID_CHARACTERS
+from oncelog.server.names import MOST_ID_CHARACTERS
 from oncelog.server.packing import packed_aside
 
 PATTERNS, MOST_LOOKS = 1, 3
