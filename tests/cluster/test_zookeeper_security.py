@@ -1,5 +1,6 @@
 """A ZooKeeper that speaks TLS and wants certificates, and nodes that belong to the brokers' user alone."""
 
+import asyncio
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -125,6 +126,7 @@ async def test_who_may_not_read_what_brokers_agreed_on_is_told_so_and_a_folder_t
     await tree.close()
     other = ZooKeeperTree(where, f"{top}/brokers", BoottimeClock(), security=replace(allowed, password="wrong"))
     with pytest.raises(Refused, match="ZooKeeper does not let this user") as refusal:
-        await other.begin_session()
+        async with asyncio.timeout(30):
+            await other.begin_session()
     assert "wrong" not in str(refusal.value)
     await other.close()
