@@ -71,7 +71,7 @@ class KafkaError(ErrorCodes):
         return self._is_maybe_stored
 
     def txn_requires_abort(self) -> bool:
-        """Always False: there are no transactions here. Programs written for confluent-kafka ask."""
+        """Always False: our producer has no transactions. Programs written for confluent-kafka ask."""
         return False
 
     def __eq__(self, other: object) -> bool:

@@ -5,7 +5,7 @@ from typing import NoReturn
 from oncelog.client.errors import KafkaError, KafkaException
 
 WORDS = (
-    "there are no transactions here: commit positions together with a saved producer instead, by "
+    "this producer has no transactions: commit positions together with a saved producer instead, by "
     "consumer.commit(offsets, producer=producer) (docs/saved-producers.md)"
 )
 

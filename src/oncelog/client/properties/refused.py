@@ -13,7 +13,7 @@ _GRANT: Final = "only the grant client_credentials is spoken"
 
 # name: (values that ask for nothing, why any other is refused)
 REFUSED: Final[Mapping[str, tuple[frozenset[str], str]]] = {
-    "transactional.id": (_EMPTY, "there are no transactions here; a saved producer is the way to write once"),
+    "transactional.id": (_EMPTY, "this producer has no transactions; a saved producer is the way to write once"),
     "enable.gapless.guarantee": (
         frozenset({"false", "f", "0"}),
         "a record that fails is reported and the records after it go on",
