@@ -268,7 +268,7 @@ def describe_groups(c: RawConnection, topic: str) -> object:
     member, _ = joined(c, topic)
     answer = c.call("describe_groups", 5, groups=[topic, topic + "-absent"])
     found = []
-    for group in answer.groups:
+    for group in sorted(answer.groups, key=lambda each: each.group_id):  # Kafka has them by their coordinators
         members = [(m.member_id == member, m.member_metadata, m.member_assignment) for m in group.members]
         found.append((group.error_code.name, group.group_state, group.protocol_type, group.protocol_data, members))
     return found
