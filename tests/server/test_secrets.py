@@ -9,7 +9,8 @@ import pytest
 
 from oncelog.chaos.life import free_ports
 from oncelog.cluster.parent import Parent
-from oncelog.server.settings import SETTINGS, setting_named
+from oncelog.server.setting_names import setting_named
+from oncelog.server.settings import SETTINGS
 from oncelog.server.settings_reading import read_settings
 from oncelog.settings import HIDDEN, SettingsError
 from tests.client.net.certificates import PASSWORD

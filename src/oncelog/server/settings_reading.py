@@ -15,17 +15,15 @@ from oncelog.server.listener_settings import listener_conflicts
 from oncelog.server.listeners import check_advertised, parse_listeners, parse_protocols
 from oncelog.server.mechanisms import check_mechanisms
 from oncelog.server.secure import apply_secure, secure_conflicts
-from oncelog.server.settings import (
+from oncelog.server.setting_names import (
     LISTENER_PREFIX,
-    SETTINGS,
     Given,
-    Settings,
-    attribute,
     is_of_listeners,
     of_one_listener,
     setting_named,
     shown,
 )
+from oncelog.server.settings import SETTINGS, Settings, attribute
 from oncelog.server.topic_configs import TOPIC_CONFIGS
 from oncelog.settings import SettingsError, nearest, parse_address
 
