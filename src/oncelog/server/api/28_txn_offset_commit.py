@@ -66,13 +66,7 @@ async def _commit(request: Any, accepted: dict[TopicPartition, CommittedOffset],
     making = groups.making_place(call.now)
     if making is not None:
         await asyncio.wait([making])  # it is made for others, too, when this client hangs up
-    error = groups.in_transactions.check(
-        request.group_id,
-        getattr(request, "member_id", ""),
-        getattr(request, "group_instance_id", None),
-        getattr(request, "generation_id", -1),
-        call.now,
-    )
+    error = _check_member(request, call)
     partition = groups.partition_of(request.group_id)
     if error is not ErrorCode.none or partition is None:
         return error or ErrorCode.not_coordinator
@@ -80,11 +74,23 @@ async def _commit(request: Any, accepted: dict[TopicPartition, CommittedOffset],
     error = await broker.verifying.ask_for_groups(
         partition, request.transactional_id, pid, epoch, adds=call.version >= ADDS
     )
+    # Again, last of all: who was a member when it asked may be none by now, and another reads on from what is stored.
+    error = error or _check_member(request, call)
     if error is not ErrorCode.none:
         return error
     within, now = InTransaction(pid, epoch), broker.clock.now()
     settled = groups.in_transactions.put(request.group_id, accepted, within, now, call.client_host)
     return settled if isinstance(settled, ErrorCode) else await settled
+
+
+def _check_member(request: Any, call: Call) -> ErrorCode:
+    return call.broker.groups.in_transactions.check(
+        request.group_id,
+        getattr(request, "member_id", ""),
+        getattr(request, "group_instance_id", None),
+        getattr(request, "generation_id", -1),
+        call.broker.clock.now(),
+    )
 
 
 async def _answer(request: Any, errors: Errors, call: Call) -> Any:

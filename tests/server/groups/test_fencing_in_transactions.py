@@ -1,0 +1,70 @@
+"""Offsets in a transaction, of a member that is sent away while its transaction is looked for."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncelog.server.api import apis
+from oncelog.server.call import Call
+from oncelog.server.errors import ErrorCode
+from oncelog.server.memory import Memory
+from oncelog.server.topics import Partition
+from tests.server.groups.support import SESSION_MS, House, joined
+
+
+class Unheard:
+    """By the time that the coordinator of the transaction has answered, nobody has heard of the member for too long."""
+
+    def __init__(self, house: House, silent_ms: int) -> None:
+        self._house = house
+        self._silent_ms = silent_ms
+
+    async def ask_for_groups(self, partition: Partition, _: str, pid: int, epoch: int, *, adds: bool) -> ErrorCode:
+        partition.log.producers.transactions.verify(pid, epoch)
+        self._house.timers.advance(self._silent_ms)
+        return ErrorCode.none
+
+
+class AlwaysOn:
+    """Its turn."""
+
+    async def pause(self) -> None: ...
+
+    def is_over(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("silent_ms", "error"), [(0, ErrorCode.none), (SESSION_MS + 1, ErrorCode.unknown_member_id)])
+async def test_who_was_a_member_when_it_asked_and_is_none_any_more_commits_nothing(
+    silent_ms: int, error: ErrorCode
+) -> None:
+    house = House()
+    house.make_topic("t")
+    house.commit("g", "t", 1)
+    answer = await joined(house)
+    api = next(each for each in apis().values() if each.name == "txn_offset_commit")
+    broker: Any = SimpleNamespace(
+        groups=house.groups,
+        topics=house.topics,
+        settings=house.settings,
+        clock=house.clock,
+        memory=Memory(-1),
+        turns=AlwaysOn(),
+        verifying=Unheard(house, silent_ms),
+    )
+    call = Call(broker, api.name, 3, "test", "127.0.0.1", "PLAINTEXT", house.clock.now())
+    offsets = SimpleNamespace(partition_index=0, committed_offset=7, committed_leader_epoch=-1, committed_metadata="")
+    request = SimpleNamespace(
+        transactional_id="copier",
+        group_id="g",
+        producer_id=1 << 33,
+        producer_epoch=0,
+        generation_id=answer.generation,
+        member_id=answer.member_id,
+        group_instance_id=None,
+        topics=[SimpleNamespace(name="t", partitions=[offsets])],
+    )
+    assert api.handle is not None
+    told = await api.handle(request, call)
+    assert told.topics[0].partitions[0].error_code is error
