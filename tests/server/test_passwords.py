@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -94,3 +95,12 @@ async def test_who_looks_at_passwords_lets_all_others_go_first() -> None:
         finally:
             aside.close()
     assert priority() == mine
+
+
+def test_a_server_that_was_started_nicer_than_that_lets_people_in() -> None:
+    """It may not become less nice again, and a thread that cannot begin would end all proofs."""
+    work = "import asyncio, os; from oncelog.server.aside import Aside; os.nice(19)\n"
+    work += "os.getuid() or os.setuid(65534)\n"
+    work += "print(asyncio.run(Aside('test', is_yielding=True).run(str, 'done')))"
+    done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "done\n", done.stderr

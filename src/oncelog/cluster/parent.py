@@ -26,7 +26,7 @@ from oncelog.cluster.file import META_FILE, TREE_FOLDER, UnfitFolder
 from oncelog.cluster.folder_lock import FolderLock
 from oncelog.cluster.links import Links
 from oncelog.cluster.peer import Peer
-from oncelog.cluster.tree import SESSION_TIMEOUT_MS, Tree, Unsure, in_session
+from oncelog.cluster.tree import SESSION_TIMEOUT_MS, Tree, TreeError, Unsure, in_session
 from oncelog.cluster.tree_server import TreeServer
 from oncelog.cluster.tree_socket import SocketTree
 from oncelog.cluster.tree_store import TreeStore
@@ -225,7 +225,7 @@ class Parent:
             close_input(process)
             try:
                 self.start(node_id)
-            except (BrokerEnded, TimeoutError) as ended:
+            except (BrokerEnded, TimeoutError, TreeError) as ended:
                 logger.error("%s", ended)
 
     def ended(self) -> list[int]:
@@ -236,12 +236,9 @@ class Parent:
         """Who leads each partition, and who is in sync, as the brokers have agreed by now."""
 
         async def read() -> dict[str, tuple[Leadership, ...]]:
-            assert self._tree is not None
-            nodes, folder = self._tree.store.nodes, f"{TOPICS}/"
-            values = {
-                path.removeprefix(folder): each.node.value for path, each in nodes.items() if path.startswith(folder)
-            }
-            return {name: decode_topic(value).partitions for name, value in values.items()}
+            async with in_session(self._agreed, REACHED_S) as tree:
+                topics = await tree.children(TOPICS)
+            return {name: decode_topic(each.value).partitions for name, each in topics.items()}
 
         return self._run(read())
 

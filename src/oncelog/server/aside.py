@@ -32,4 +32,6 @@ class Aside:
 
 def _yield_to_others() -> None:
     if sys.platform == "linux":  # where each thread has a priority of its own
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), YIELDING)
+        thread = threading.get_native_id()
+        # Nobody may take back how nice a process was started: that is enough, then.
+        os.setpriority(os.PRIO_PROCESS, thread, max(YIELDING, os.getpriority(os.PRIO_PROCESS, thread)))
