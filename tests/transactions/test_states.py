@@ -79,9 +79,8 @@ def test_the_last_epoch_is_left_for_a_fence_and_then_comes_another_pid() -> None
     assert (rotated.pid, rotated.epoch) == (FRESH, 0)
 
 
-def test_a_fence_that_was_tried_takes_no_further_epoch() -> None:
+def test_who_is_fenced_is_aborted_by_the_next_epoch() -> None:
     fence = machine.fenced(ongoing(3))
-    assert machine.fenced(fence, was_tried=True).epoch == fence.epoch
     aborted = machine.aborted(fence, 9, raises=True)
     assert (aborted.state, aborted.epoch, aborted.partitions) == (State.PREPARE_ABORT, 4, frozenset({("t", 0)}))
 

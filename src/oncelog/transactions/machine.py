@@ -96,10 +96,9 @@ def wants_fresh_pid(now: Transaction) -> bool:
     return now.is_epoch_exhausted
 
 
-def fenced(now: Transaction, *, was_tried: bool = False) -> Transaction:
-    """`was_tried`: the raised epoch could not be stored before, and nobody was told of it."""
-    epoch = now.epoch if was_tried else now.epoch + 1
-    return replace(now, epoch=epoch, last_epoch=NO_EPOCH, state=State.PREPARE_EPOCH_FENCE)
+def fenced(now: Transaction) -> Transaction:
+    """Asked again after a store that failed, it is the same epoch: `now` is what was stored."""
+    return replace(now, epoch=now.epoch + 1, last_epoch=NO_EPOCH, state=State.PREPARE_EPOCH_FENCE)
 
 
 def added(now: Transaction, pid: int, epoch: int, partitions: frozenset[TopicPartition], wall_ms: int) -> Answer | Done:

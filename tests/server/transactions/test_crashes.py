@@ -1,12 +1,15 @@
 """A producer in transactions, killed with the server in every single disk operation of its life: what was committed is
 there as a whole, with its offsets, and nothing else."""
 
-from dataclasses import dataclass, field
+import errno
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from oncelog.clock import ManualClock
 from oncelog.server.errors import ErrorCode
+from oncelog.transactions.machine import LAST_EPOCH
+from oncelog.transactions.states import State
 from tests.depth import deeper, scaled
 from tests.log.memory_disk import Died, MemoryDisk
 from tests.log.transactions import committed_values
@@ -59,8 +62,8 @@ def seen(disk: MemoryDisk, clock: ManualClock, life: Life) -> tuple[list[int], i
     try:
         if house.topics.get(TOPIC) is None:
             return [], -1  # it had not begun
-        while house.init(NAME).error is ErrorCode.concurrent_transactions:
-            pass
+        disk.fail("pwritev", errno.ENOSPC, 1)  # whatever is stored next is stored when it is tried again
+        assert ErrorCode.none in (house.init(NAME).error for _ in range(4))
         found = []
         for index in range(PARTITIONS):
             log = house.partition(TOPIC, index).log
@@ -115,6 +118,36 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced() 
     assert log.stable_offset == log.high_watermark
     assert committed_values(log) == []
     assert house.end(NAME, who, is_commit=True, raises=False).error is ErrorCode.producer_fenced
+    house.stop()
+
+
+@pytest.mark.parametrize("epoch", [0, LAST_EPOCH - 1], ids=["first-epoch", "last-epoch"])
+@pytest.mark.parametrize("by", ["time", "its-successor"])
+@pytest.mark.parametrize("refusals", [1, 2])
+def test_an_end_that_could_not_be_stored_at_once_comes_later(refusals: int, by: str, epoch: int) -> None:
+    """Of a producer that is fenced, by the clock or by another one with its id."""
+    disk, clock = MemoryDisk(1), ManualClock()
+    house = House(disk, clock)
+    house.topics.create(TOPIC, 1, {}, clock.now())
+    who = house.init(NAME, timeout_ms=5_000)
+    entry = house.transactions.entries[NAME]
+    entry.now, who = replace(entry.now, epoch=epoch), who._replace(epoch=epoch)
+    house.write(NAME, who, TOPIC, 0, 0, b"a")
+    log = house.partition(TOPIC, 0).log
+    disk.fail("pwritev", errno.ENOSPC, refusals)
+    for _ in range(refusals):
+        if by == "time":
+            house.timers.advance(10_000)
+        else:
+            assert house.init(NAME).error is ErrorCode.not_coordinator
+        assert (entry.now.state, entry.now.epoch, log.stable_offset) == (State.ONGOING, epoch, 0)
+    if by == "time":
+        house.timers.advance(10_000)
+    else:
+        assert house.init(NAME).error is ErrorCode.concurrent_transactions
+    assert (entry.now.state, entry.now.epoch) == (State.COMPLETE_ABORT, epoch + 1)
+    assert log.stable_offset == log.high_watermark == 2
+    assert committed_values(log) == []
     house.stop()
 
 

@@ -323,10 +323,8 @@ class TransactionCoordinator:
 
     async def _abort(self, entry: Entry) -> ErrorCode:
         """In the place of its producer, which is fenced by that."""
-        fence = machine.fenced(entry.now, was_tried=entry.was_fence_tried)
-        error = await self._store(entry, machine.aborted(fence, self._clock.now().wall_ms, raises=True))
-        entry.was_fence_tried = error is not ErrorCode.none
-        return error
+        fence = machine.fenced(entry.now)
+        return await self._store(entry, machine.aborted(fence, self._clock.now().wall_ms, raises=True))
 
     # What was decided
 

@@ -19,7 +19,7 @@ MOST_PARTITIONS = 1_000_000  # of all transactions: some 150 bytes each
 class Entry:
     """One transactional id. `is_pending`: what it comes to next is on its way to the log."""
 
-    __slots__ = ("epoch", "is_pending", "made_by", "missing", "now", "transactional_id", "was_fence_tried")
+    __slots__ = ("epoch", "is_pending", "made_by", "missing", "now", "transactional_id")
 
     def __init__(self, transactional_id: str, now: Transaction, epoch: int, made_by: str = "") -> None:
         self.transactional_id = transactional_id
@@ -27,7 +27,6 @@ class Entry:
         self.epoch = epoch  # of the partition that it is kept in: the coordinator's
         self.made_by = made_by  # the host of the client, where it is known: the log does not say it
         self.is_pending = False
-        self.was_fence_tried = False
         self.missing: set[TopicPartition] = set()  # without a marker, of what is decided
 
 
