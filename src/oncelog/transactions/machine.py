@@ -207,7 +207,12 @@ def _decided(now: Transaction, state: State, fresh_pid: int, wall_ms: int, *, ra
 def _who(now: Transaction, pid: int, epoch: int) -> Refusal | None:
     if pid != now.pid:
         return Refusal.INVALID_PID_MAPPING
-    return None if epoch == now.epoch else Refusal.FENCED
+    return None if _is_now(now, epoch) else Refusal.FENCED
+
+
+def _is_now(now: Transaction, epoch: int) -> bool:
+    """By the last epoch nobody goes on: another fence would have none."""
+    return epoch == now.epoch < LAST_EPOCH
 
 
 def _how(now: Transaction, pid: int, epoch: int, is_commit: bool) -> tuple[Refusal | None, Event]:
@@ -220,7 +225,7 @@ def _how(now: Transaction, pid: int, epoch: int, is_commit: bool) -> tuple[Refus
         event = Event.COMMIT_RAISING if is_commit else Event.ABORT_RAISING
     if pid != now.pid and not has_new_pid:
         return Refusal.INVALID_PID_MAPPING, event
-    return (None if is_again or epoch == now.epoch else Refusal.FENCED), event
+    return (None if is_again or _is_now(now, epoch) else Refusal.FENCED), event
 
 
 def _may_be(now: Transaction, expected: Expected) -> bool:

@@ -151,6 +151,25 @@ def test_an_end_that_could_not_be_stored_at_once_comes_later(refusals: int, by: 
     house.stop()
 
 
+def test_by_the_epoch_that_is_left_for_a_fence_nobody_goes_on() -> None:
+    """It could not be fenced any more. Who asks again for the end that the clock has made meanwhile hears of it."""
+    house = House(MemoryDisk(1), ManualClock())
+    house.topics.create(TOPIC, 1, {}, house.clock.now())
+    who = house.init(NAME, timeout_ms=5_000)
+    entry = house.transactions.entries[NAME]
+    entry.now, who = replace(entry.now, epoch=LAST_EPOCH - 1), who._replace(epoch=LAST_EPOCH - 1)
+    assert house.add(NAME, who, TOPIC, [0]) is ErrorCode.none
+    house.timers.advance(10_000)
+    told = house.end(NAME, who, is_commit=False, raises=True)
+    assert told == (ErrorCode.none, who.pid, LAST_EPOCH)
+    assert house.add(NAME, told, TOPIC, [0]) is ErrorCode.producer_fenced
+    for raises in (False, True):
+        assert house.end(NAME, told, is_commit=False, raises=raises).error is ErrorCode.producer_fenced
+    after = house.init(NAME)
+    assert (after.error, after.pid == who.pid, after.epoch) == (ErrorCode.none, False, 0)
+    house.stop()
+
+
 def test_an_id_that_nobody_uses_is_forgotten() -> None:
     clock = ManualClock()
     house = House(MemoryDisk(1), clock, FIRST_PID, "transactional.id.expiration.ms=100000000")
