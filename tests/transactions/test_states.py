@@ -95,6 +95,16 @@ def test_a_producer_that_is_initialised_twice_by_one_request_keeps_its_epoch() -
     assert machine.initialised(third, 1000, Expected(PID, 3), 4, NO_PID) is Refusal.FENCED
 
 
+@pytest.mark.parametrize("expected", [None, Expected(PID, 0), Expected(PID + 1, 5), Expected(1, LAST_EPOCH)])
+def test_an_id_that_is_not_known_any_more_begins_anew_whatever_its_producer_says_it_was(
+    expected: Expected | None,
+) -> None:
+    """As in Kafka: so no id is made room for and then refused."""
+    found = machine.initialised(machine.new(PID, 1000, 1), 1000, expected, 1, NO_PID)
+    assert isinstance(found, Transaction)
+    assert (found.pid, found.epoch) == (PID, 0)
+
+
 TRANSACTIONS = st.builds(
     Transaction,
     pid=st.integers(0, 2**62),
