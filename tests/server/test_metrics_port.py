@@ -162,13 +162,15 @@ def test_no_more_guesses_at_a_time_than_can_be_looked_at(monkeypatch: pytest.Mon
     monkeypatch.setattr("oncelog.server.web_passwords.MOST_AT_ONCE", 1)
     slow = {**SIGNS_IN, "connection.failed.authentication.delay.ms": "10000"}
     with scraped(slow) as server:
-        with_users(server, "alice")
+        with_users(server, "alice", "bob")
+        assert status(server, basic("bob")) == 200
         with socket.create_connection(("127.0.0.1", server.service.metrics_port or 0)) as guesser:
             guess = basic("alice", "guess")["Authorization"]
             guesser.sendall(f"GET /metrics HTTP/1.1\r\nAuthorization: {guess}\r\n\r\n".encode())
             until(lambda: server.broker.metrics.authentications_failed, "the guess has been looked at")
             assert status(server) == 401
             assert status(server, basic("alice")) == 503, "it waits for its answer"
+            assert status(server, basic("bob")) == 200, "who has proven it before waits for nobody"
 
 
 # Rights

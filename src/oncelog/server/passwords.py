@@ -26,11 +26,15 @@ class Passwords:
         self._key = secrets.token_bytes(KEY_BYTES)
         self._right: OrderedDict[str, bytes] = OrderedDict()  # by user; the one that was shown longest ago first
 
+    def remembers(self, name: str, password: str) -> bool:
+        """Whether `look` would find it right at once."""
+        return self._is_remembered(name, self._mac(self._users.now.find_for_password(name)[1], password))
+
     async def look(self, name: str, password: str) -> tuple[bool, Found]:
         """Whether it is right, and by what that was found out."""
         mechanism, found = self._users.now.find_for_password(name)
         mac = self._mac(found, password)
-        is_right = hmac.compare_digest(mac, self._right.get(name, NOTHING))
+        is_right = self._is_remembered(name, mac)
         if not is_right:
             is_right = await self._threads.run(is_password, mechanism, password, found)
         if is_right:
@@ -39,6 +43,9 @@ class Passwords:
             if len(self._right) > MOST_USERS:
                 self._right.popitem(last=False)
         return is_right, found
+
+    def _is_remembered(self, name: str, mac: bytes) -> bool:
+        return hmac.compare_digest(mac, self._right.get(name, NOTHING))
 
     def _mac(self, found: Found, password: str) -> bytes:
         """Another one where the user has got another password: what is kept of it is in it."""

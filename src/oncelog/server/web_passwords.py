@@ -1,7 +1,7 @@
 """Who somebody is by a name and a password, where that is asked beside Kafka's protocol: on the page and for metrics.
 
 A wrong password takes as long as a right one for nobody's name; a failure is answered late; and who fails too often,
-here or at a listener, is not looked at for a while.
+here or at a listener, is not looked at for a while. Who has proven it before waits for no guesser.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class WebPasswords:
         if broker.failures.is_barred(host, self._now_ms()):
             broker.metrics.authentications_barred += 1
             raise Unproven(429, TOO_OFTEN)
-        if self._at_work >= MOST_AT_ONCE:
+        if self._at_work >= MOST_AT_ONCE and not broker.passwords.remembers(user, password):
             raise Unproven(503, TOO_MANY)
         self._at_work += 1
         try:
