@@ -48,6 +48,18 @@ def test_the_cluster_id_is_a_uuid_as_kafka_writes_it_and_stays(tmp_path: Path) -
     assert start(tmp_path / "another").cluster_id != cluster_id
 
 
+@pytest.mark.parametrize("name", ["server.meta", "server.meta.tmp"])
+def test_what_it_writes_is_for_its_owner_alone_also_where_it_was_not(tmp_path: Path, name: str) -> None:
+    """It holds the secret of bound pids, and the folder may be shown to a group."""
+    start(tmp_path)
+    meta = tmp_path / "server.meta"
+    assert meta.stat().st_mode & 0o777 == 0o600
+    (tmp_path / name).write_bytes(meta.read_bytes())  # and the other one is what a start that was killed has left
+    (tmp_path / name).chmod(0o644)
+    start(tmp_path)
+    assert meta.stat().st_mode & 0o777 == 0o600
+
+
 def test_every_start_opens_a_new_epoch(tmp_path: Path) -> None:
     assert [start(tmp_path).start_epoch for _ in range(5)] == [1, 2, 3, 4, 5]
 

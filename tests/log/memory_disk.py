@@ -326,6 +326,9 @@ class MemoryDisk:
     def sync_folder(self, folder: str) -> None:
         self.change("sync_folder", folder, lambda: self._sync_names(folder))
 
+    def make_private(self, path: str) -> None:
+        """Nobody else is here."""
+
     @one_at_a_time
     def free_bytes(self, folder: str) -> int:
         return max(0, self.capacity_bytes - sum(len(inode.content) for inode in self._files.values()))

@@ -289,7 +289,8 @@ def write_state(disk: Disk, folder: str, state: dict[str, Any]) -> None:
     """As a whole; it is on the disk when this returns."""
     state = {name: value for name, value in state.items() if name != CHECK}
     state[CHECK] = _check_sum(state)
-    replace_file(disk, f"{folder}/{META_FILE}", json.dumps(state, indent=2).encode() + b"\n")
+    data = json.dumps(state, indent=2).encode() + b"\n"
+    replace_file(disk, f"{folder}/{META_FILE}", data, is_private=True)  # there is a secret in it
 
 
 def prepare_folder(disk: Disk, folder: str) -> None:

@@ -6,6 +6,7 @@ into `LogStorageError`. The tests' `MemoryDisk` is the twin that loses, tears an
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from oncelog.records.header import Buffer
@@ -63,6 +64,10 @@ class Disk(Protocol):
 
     def sync_folder(self, folder: str) -> None:
         """Make creations, renames and removals in this folder survive a power failure."""
+        ...
+
+    def make_private(self, path: str) -> None:
+        """For its owner alone, where the file system knows owners."""
         ...
 
     def free_bytes(self, folder: str) -> int: ...
@@ -159,6 +164,10 @@ class RealDisk:
         finally:
             os.close(fd)
 
+    def make_private(self, path: str) -> None:
+        with suppress(OSError):  # what knows no owners may refuse it
+            os.chmod(path, 0o600)
+
     def free_bytes(self, folder: str) -> int:
         facts = os.statvfs(folder)
         return facts.f_bavail * facts.f_frsize
@@ -195,11 +204,11 @@ def _rest(buffers: list[Buffer], taken: int) -> list[Buffer]:
     return []
 
 
-def replace_file(disk: Disk, path: str, data: Buffer, *, durable: bool = True) -> None:
+def replace_file(disk: Disk, path: str, data: Buffer, *, durable: bool = True, is_private: bool = False) -> None:
     """Put `data` under `path` so that a reader sees the old contents or the new, never half of them."""
     temporary = path + ".tmp"
     try:
-        _write_file(disk, temporary, data, durable)
+        _write_file(disk, temporary, data, durable, is_private)
         disk.rename(temporary, path)
     except OSError:
         if disk.exists(temporary):
@@ -209,9 +218,11 @@ def replace_file(disk: Disk, path: str, data: Buffer, *, durable: bool = True) -
         disk.sync_folder(path.rpartition("/")[0])
 
 
-def _write_file(disk: Disk, path: str, data: Buffer, durable: bool) -> None:
+def _write_file(disk: Disk, path: str, data: Buffer, durable: bool, is_private: bool) -> None:
     file = disk.open(path, create=True)
     try:
+        if is_private:
+            disk.make_private(path)
         file.truncate(0)
         write_all(file, [data], 0)
         if durable:
