@@ -191,7 +191,7 @@ def allow(server: Server, user: str, *rules: tuple[Operation, Resource, str]) ->
 
 def test_a_user_sees_what_it_may_describe() -> None:
     with scraped({**AUTHORIZER, **QUICK, "super.users": "User:root;User:ANONYMOUS"}) as server:
-        with_users(server, "root", "alice", "bob")
+        with_users(server, "root", "alice", "bob", "zoë")
         with RawConnection(server.bootstrap_servers) as raw:
             for name in ("seen", "hidden"):
                 raw.create_topic(name)
@@ -205,6 +205,7 @@ def test_a_user_sees_what_it_may_describe() -> None:
         assert "\nkafka_brokers 1\n" in told
         assert 'topic="hidden"' in ask(server, basic("root"))[1]
         assert status(server, basic("bob")) == 403
+        assert ask(server, basic("zoë"))[1].endswith("'User:zoë' --operation Describe --cluster\n"), "told to the end"
 
 
 # TLS, and where it is

@@ -246,7 +246,9 @@ def _accepted(head: Head) -> bytes:
 
 def _refused(refusal: Refusal) -> bytes:
     header = f"{refusal.header}\r\n" if refusal.header else ""
-    return (
+    body = refusal.text.encode()
+    head = (
         f"HTTP/1.1 {refusal.status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-        f"Content-Length: {len(refusal.text)}\r\n{header}Connection: close\r\n\r\n{refusal.text}"
-    ).encode()
+        f"Content-Length: {len(body)}\r\n{header}Connection: close\r\n\r\n"
+    )
+    return head.encode() + body
