@@ -33,7 +33,7 @@ from oncelog.server.groups.consumer.values import (
     TargetEpoch,
 )
 from oncelog.server.groups.coordinator import GroupCoordinator
-from oncelog.server.groups.messages import Leaving
+from oncelog.server.groups.messages import MEMBER_BYTES, Leaving
 from tests.log.memory_disk import MemoryDisk
 from tests.server.groups.support import House, join_request
 from tests.server.groups.two_brokers import move, place, two_brokers
@@ -247,6 +247,28 @@ def test_what_members_say_counts_with_what_those_of_the_classic_protocol_say(
     beat(house, "a", LEAVES)
     assert (less.epoch, group_of(house).held_bytes) == (first.epoch, 0)
     beat(house, "b")
+
+
+def test_members_stay_and_leave_where_there_is_memory_for_no_more(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = beat(house, "a"), beat(house, "b")
+    monkeypatch.setattr(coordinator, "MEMBERS_BYTES", group_of(house).held_bytes - 1)
+    told = beat(house, "a", first.epoch)
+    beat(house, "a", told.epoch, rebalance_timeout_ms=REBALANCE_MS, topics=("t",), owned=assigned(told))
+    beat(house, "b", LEAVES)
+    assert second.epoch
+    assert set(group_of(house).members.said) == {"a"}
+
+
+def test_who_joins_is_refused_where_there_is_no_memory_for_what_it_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House()
+    house.make_topic("t", 100)
+    monkeypatch.setattr(coordinator, "MEMBERS_BYTES", 2 * MEMBER_BYTES)
+    with pytest.raises(KafkaError) as refused:
+        beat(house, "a")
+    assert refused.value.code is ErrorCode.coordinator_not_available
+    assert house.groups.groups == {}
 
 
 @pytest.mark.parametrize("pattern", ["(", "x" * 1_025, "(x{900}){900}", "(?=x)"])

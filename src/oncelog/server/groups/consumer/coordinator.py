@@ -11,7 +11,7 @@ from oncelog.server.groups.consumer.records import encode
 from oncelog.server.groups.consumer.values import JOINS, Beat, BeatAnswer
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.limits import consumer_limits_of
-from oncelog.server.groups.messages import Leaving, Left
+from oncelog.server.groups.messages import MEMBER_BYTES, Leaving, Left
 from oncelog.server.groups.store import AnyGroup, GroupStore, Settled
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Topics
@@ -62,12 +62,14 @@ class ConsumerGroups:
                 f"ServerAssignor {beat.assignor} is not supported. Supported assignors: "
                 f"{', '.join(self._limits.assignors)}.",
             )
-        if not self._has_memory(beat.said_bytes):
-            raise KafkaError(ErrorCode.coordinator_not_available)
+        self._check_memory(self._more_bytes(group_id, beat))
         former = self._store.groups.get(group_id)
         group, first = self._group(group_id, former, beat, now)
+        held_bytes = group.held_bytes
         try:
             answer = group.heartbeat(beat, SeenTopics(self._topics, self.finding, may_know), now)
+            if beat.epoch == JOINS:
+                self._check_memory(group.held_bytes - held_bytes)  # with what all are to have now
             settled = self._put(group, first, now)
         except KafkaError:
             group.take_back(now)
@@ -124,6 +126,17 @@ class ConsumerGroups:
         self._store.replace(fresh)
 
     # Below
+
+    def _more_bytes(self, group_id: str, beat: Beat) -> int:
+        """To be remembered of what a member says, where it says more than before."""
+        group = self.get(group_id)
+        said = None if group is None else group.members.said.get(beat.member_id)
+        return beat.said_bytes - (0 if said is None else MEMBER_BYTES + said.held_bytes)
+
+    def _check_memory(self, more_bytes: int) -> None:
+        """Who is a member stays one: only more is refused."""
+        if more_bytes > 0 and not self._has_memory(more_bytes):
+            raise KafkaError(ErrorCode.coordinator_not_available)
 
     def _group(
         self, group_id: str, former: AnyGroup | None, beat: Beat, now: Now
