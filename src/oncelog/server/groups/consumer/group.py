@@ -188,6 +188,8 @@ class ConsumerGroup:
         for member_id in late:
             if member_id in self.members.said:
                 self._remove(member_id, topics, now)
+            else:
+                self._sessions.end(member_id)  # its join could not be stored
         return len(late) == FENCED_AT_A_TIME
 
     def kill(self, error: ErrorCode) -> list[Effect]:
@@ -195,13 +197,16 @@ class ConsumerGroup:
         return []
 
     def take_back(self, now: Now) -> None:
-        """What was done last could not be stored. Who was sent away by it has another session."""
+        """What was done last could not be stored. Who was sent away by it has another session, and who is to give up
+        places again has its whole time for it."""
         self.members.take_back()
         self._seen_revision, self._target_ms = -1, None
         self._resolved_at.clear()
-        for member_id in self.members.said:
+        for member_id, said in self.members.said.items():
             if not self._sessions.has(member_id):
                 self._sessions.begin(member_id, now.monotonic_ms + self._limits.session_timeout_ms)
+            current = self.members.current_of(member_id)
+            self._watch(member_id, said, current if self._sessions.is_revoking(member_id) else NEW, current, now)
 
     # Who it is
 

@@ -22,6 +22,9 @@ class Sessions:
     def has(self, member_id: str) -> bool:
         return member_id in self._session_ms
 
+    def is_revoking(self, member_id: str) -> bool:
+        return member_id in self._revoking_ms
+
     def begin(self, member_id: str, deadline_ms: int) -> None:
         self._session_ms[member_id] = deadline_ms
         self._note(member_id)
