@@ -1,5 +1,6 @@
 """Groups of KIP-848: what their coordinator stores, takes back, reads back, and whom it sends away."""
 
+import asyncio
 import errno
 
 import pytest
@@ -34,6 +35,7 @@ from oncelog.server.groups.consumer.values import (
 )
 from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.groups.messages import MEMBER_BYTES, Leaving
+from oncelog.server.groups.store import Settled
 from tests.log.memory_disk import MemoryDisk
 from tests.server.groups.support import House, join_request
 from tests.server.groups.two_brokers import move, place, two_brokers
@@ -164,6 +166,50 @@ def test_nobodys_time_to_give_up_begins_in_a_heartbeat_that_the_disk_refused(hou
     refuse(house, "a", first.epoch)
     house.timers.advance(REBALANCE_MS)
     assert set(group_of(house).members.said) == {"a", "b"}
+
+
+def test_what_fails_half_way_has_not_happened(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    beat(house, "a")
+    before = group_of(house).members.epoch
+    with monkeypatch.context() as patch:
+        patch.setattr(ConsumerGroup, "_reconcile", lambda *about: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            beat(house, "b")
+    members = group_of(house).members
+    assert (set(members.said), members.epoch) == ({"a"}, before)
+
+
+def test_an_assignor_of_another_server_is_as_none(house: House) -> None:
+    beat(house, "a")
+    group = group_of(house)
+    group.members.apply(MemberSaid("a", Said(topics=("t",), assignor="another")))
+    beat(house, "b")
+    assert group.assignor == "uniform"
+
+
+def test_who_says_all_again_hears_what_it_has_also_when_it_reads_by_a_pattern_alone(house: House) -> None:
+    first = beat(house, "a", topics=None, pattern="t.*")
+    again = beat(house, "a", first.epoch, pattern="t.*", rebalance_timeout_ms=REBALANCE_MS, owned=NOWHERE)
+    assert assigned(again) == assigned(first)
+
+
+async def test_an_epoch_is_told_again_only_when_it_is_safe() -> None:
+    house = House("oncelog.flush=every")
+    house.make_topic("t", 2)
+
+    def say(member: str, epoch: int, **more: object) -> tuple[BeatAnswer, Settled]:
+        found = Beat(member_id=member, epoch=epoch, **more)  # type: ignore[arg-type]
+        return house.groups.consumer.heartbeat("g", found, lambda topic: True, house.clock.now())
+
+    joins = {"rebalance_timeout_ms": 1, "topics": ("t",), "owned": NOWHERE}
+    first, _ = say("a", JOINS, **joins)
+    say("b", JOINS, **joins)
+    told, _ = say("a", first.epoch)
+    say("a", first.epoch, owned=assigned(told))  # the answer is lost
+    again, settled = say("a", first.epoch, owned=assigned(told))
+    assert (again.epoch > first.epoch, again.assigned) == (True, None)
+    assert isinstance(settled, asyncio.Future)
+    assert not settled.done()
 
 
 def test_a_deleted_topic_is_nobodys_and_its_next_one_is_new(house: House) -> None:

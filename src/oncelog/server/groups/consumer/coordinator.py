@@ -71,7 +71,7 @@ class ConsumerGroups:
             if beat.epoch == JOINS:
                 self._check_memory(group.held_bytes - held_bytes)  # with what all are to have now
             settled = self._put(group, first, now)
-        except KafkaError:
+        except BaseException:
             group.take_back(now)
             if former is None:
                 self._store.forget(group_id)
@@ -81,7 +81,7 @@ class ConsumerGroups:
         finally:
             if self._store.groups.get(group_id) is group:
                 self._noted(group)
-        if settled is ErrorCode.none and answer.assigned is not None:
+        if settled is ErrorCode.none and (answer.assigned is not None or answer.epoch != beat.epoch):
             settled = self._store.settled(group_id)  # of what it was told before it may have heard nothing
         return answer, settled
 
@@ -91,8 +91,10 @@ class ConsumerGroups:
         try:
             left = [Left(each, group.leave(each.member_id, each.instance_id, topics, now)) for each in leavings]
             self._put(group, (), now)
-        except KafkaError as refusal:
+        except BaseException as refusal:
             group.take_back(now)
+            if not isinstance(refusal, KafkaError):
+                raise
             return refusal.code, []
         finally:
             self._noted(group)
@@ -115,8 +117,10 @@ class ConsumerGroups:
         try:
             group.fence_late(SeenTopics(self._topics, self.finding, _anything), now)
             self._put(group, (), now)
-        except KafkaError:
+        except BaseException as refusal:
             group.take_back(now)  # they have another session to be heard of
+            if not isinstance(refusal, KafkaError):
+                raise
         self._noted(group)
 
     def make_classic(self, group: ConsumerGroup, fresh: Group, now: Now) -> None:

@@ -95,7 +95,8 @@ class ConsumerGroup:
 
     @property
     def assignor(self) -> str:
-        return self.members.assignor or self._limits.assignors[0]
+        asked = self.members.assignor  # another server may have stored one that is not known here
+        return asked if asked in ASSIGNORS else self._limits.assignors[0]
 
     @property
     def _next_epoch(self) -> int:

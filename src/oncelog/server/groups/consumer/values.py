@@ -161,8 +161,8 @@ class Beat:
 
     @property
     def says_all(self) -> bool:
-        is_whole = self.rebalance_timeout_ms != -1 and self.topics is not None and self.owned is not None
-        return self.epoch == JOINS or is_whole
+        says_what = self.topics is not None or self.pattern is not None
+        return self.epoch == JOINS or (self.rebalance_timeout_ms != -1 and says_what and self.owned is not None)
 
 
 class BeatAnswer(NamedTuple):
