@@ -2,14 +2,16 @@
 
 import asyncio
 import errno
+from collections.abc import Sequence
 
 import pytest
 
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups import coordinator
-from oncelog.server.groups.consumer.assignors import Subscriber, range_, uniform
+from oncelog.server.groups.consumer import group as group_
+from oncelog.server.groups.consumer.assignors import Counts, Shares, Subscriber, range_, uniform
 from oncelog.server.groups.consumer.finding import FEW_TOPICS
-from oncelog.server.groups.consumer.group import ConsumerGroup
+from oncelog.server.groups.consumer.group import TOO_LARGE_MS, ConsumerGroup
 from oncelog.server.groups.consumer.records import decode, decode_key, encode
 from oncelog.server.groups.consumer.values import (
     JOINS,
@@ -302,6 +304,44 @@ def test_a_group_takes_no_more_members_than_it_may_have() -> None:
         beat(house, "c")
     assert refused.value.code is ErrorCode.group_max_size_reached
     assert set(group_of(house).members.said) == {"a", "b"}
+
+
+def test_who_joins_is_refused_where_what_all_are_to_have_cannot_be_stored() -> None:
+    house = House("message.max.bytes=1200")
+    house.make_topic("t", 400)
+    with pytest.raises(KafkaError) as refused:
+        beat(house, "a")
+    assert refused.value.code is ErrorCode.group_max_size_reached
+    assert house.groups.groups == {}
+
+
+def test_members_go_on_with_what_they_have_where_more_cannot_be_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House("message.max.bytes=1200")
+    house.make_topic("t", 2)
+    first = beat(house, "a")
+    house.delete_topic("t")
+    house.make_topic("t", 400)
+    shared: list[int] = []
+
+    def counted(members: Sequence[Subscriber], counts: Counts) -> Shares:
+        shared.append(len(members))
+        return uniform(members, counts)
+
+    monkeypatch.setattr(group_, "ASSIGNORS", {"uniform": counted})
+    answer = beat(house, "a", first.epoch)
+    for _ in range(3):
+        answer = beat(house, "a", answer.epoch, owned=NOWHERE)
+    with pytest.raises(KafkaError) as refused:
+        beat(house, "b")
+    assert refused.value.code is ErrorCode.group_max_size_reached
+    assert len(shared) == 1, "it is not tried with each heartbeat"
+    house.delete_topic("t")
+    house.make_topic("t", 3)
+    house.timers.advance(SESSION_MS - 1)
+    answer = beat(house, "a", answer.epoch)
+    house.timers.advance(TOO_LARGE_MS - SESSION_MS + 1)
+    answer = beat(house, "a", answer.epoch, owned=NOWHERE)
+    assert indexes(assigned(answer)) == [0, 1, 2]
 
 
 def test_what_members_say_counts_with_what_those_of_the_classic_protocol_say(

@@ -65,14 +65,9 @@ class ConsumerGroups:
         self._check_memory(self._more_bytes(group_id, beat))
         former = self._store.groups.get(group_id)
         group, first = self._group(group_id, former, beat, now)
-        held_bytes = group.held_bytes
         try:
-            answer = group.heartbeat(beat, SeenTopics(self._topics, self.finding, may_know), now)
-            if beat.epoch == JOINS:
-                self._check_memory(group.held_bytes - held_bytes)  # with what all are to have now
-            settled = self._put(group, first, now)
+            answer, settled = self._beat(group, first, beat, SeenTopics(self._topics, self.finding, may_know), now)
         except BaseException:
-            group.take_back(now)
             if former is None:
                 self._store.forget(group_id)
             elif former is not group:
@@ -131,6 +126,23 @@ class ConsumerGroups:
 
     # Below
 
+    def _beat(
+        self, group: ConsumerGroup, first: Iterable[KeyValue], beat: Beat, topics: SeenTopics, now: Now
+    ) -> tuple[BeatAnswer, Settled]:
+        held_bytes = group.held_bytes
+        try:
+            answer = group.heartbeat(beat, topics, now)
+            if beat.epoch == JOINS:
+                self._check_memory(group.held_bytes - held_bytes)  # with what all are to have now
+            return answer, self._put(group, first, now)
+        except BaseException as refusal:
+            group.take_back(now)
+            is_too_large = isinstance(refusal, KafkaError) and refusal.code is ErrorCode.group_max_size_reached
+            if beat.epoch == JOINS or not is_too_large or group.is_too_large(now):
+                raise
+        group.note_too_large(now)
+        return self._beat(group, first, beat, topics, now)  # its members go on with what they have
+
     def _more_bytes(self, group_id: str, beat: Beat) -> int:
         """To be remembered of what a member says, where it says more than before."""
         group = self.get(group_id)
@@ -174,7 +186,7 @@ class ConsumerGroups:
             )
         except KafkaError as refusal:
             if refusal.code is ErrorCode.invalid_commit_offset_size:  # a word for commits only
-                raise KafkaError(ErrorCode.unknown_server_error, refusal.message) from None
+                raise KafkaError(ErrorCode.group_max_size_reached, refusal.message) from None
             raise
         group.members.stored()
         return settled

@@ -44,6 +44,7 @@ from oncelog.server.groups.subscription import CONSUMER_PROTOCOL
 
 FIRST_EPOCH = 2  # as in Kafka
 FENCED_AT_A_TIME = 20  # members whose time is over: each is three records
+TOO_LARGE_MS = 60_000  # so long nothing is shared anew where that was more than can be stored
 MEMBERS_A_MS = 10  # in a group of so many times as many, targets are computed no more often than that
 
 
@@ -64,6 +65,7 @@ class ConsumerGroup:
         self._target_ms: int | None = None  # when the target was computed here
         self._seen_revision = -1
         self._resolved_at: dict[str, int] = {}
+        self._small_ms = 0  # from when on it may be tried again to share anew
         self._is_dead = False
 
     def restored(self, now: Now) -> None:
@@ -152,12 +154,7 @@ class ConsumerGroup:
         """Raises KafkaError; nothing is changed then."""
         if beat.epoch in (LEAVES, LEAVES_FOR_A_WHILE):
             return self._leave(beat, topics, now)
-        is_known = beat.member_id in self.members.said
-        if not is_known and len(self.members) >= self._limits.max_members and not self._takes_over(beat):
-            raise KafkaError(
-                ErrorCode.group_max_size_reached,
-                f"The consumer group has reached its maximum capacity of {self._limits.max_members} members.",
-            )
+        self._check_room(beat, now)
         former = self._member(beat)
         said = self._said(beat)
         is_bumped = self._listen(beat.member_id, said, topics, now)
@@ -209,7 +206,25 @@ class ConsumerGroup:
             current = self.members.current_of(member_id)
             self._watch(member_id, said, current if self._sessions.is_revoking(member_id) else NEW, current, now)
 
+    def is_too_large(self, now: Now) -> bool:
+        return now.monotonic_ms < self._small_ms
+
+    def note_too_large(self, now: Now) -> None:
+        """Its members are to have more than can be stored, as one of them was heard of."""
+        self._small_ms = now.monotonic_ms + TOO_LARGE_MS
+
     # Who it is
+
+    def _check_room(self, beat: Beat, now: Now) -> None:
+        if beat.member_id in self.members.said or self._takes_over(beat):
+            return
+        if beat.epoch == JOINS and self.is_too_large(now):
+            raise KafkaError(ErrorCode.group_max_size_reached, "What its members are to have is too much to be stored.")
+        if len(self.members) >= self._limits.max_members:
+            raise KafkaError(
+                ErrorCode.group_max_size_reached,
+                f"The consumer group has reached its maximum capacity of {self._limits.max_members} members.",
+            )
 
     def _takes_over(self, beat: Beat) -> bool:
         return beat.instance_id is not None and beat.instance_id in self.members.instances
@@ -298,6 +313,8 @@ class ConsumerGroup:
     def _may_assign(self, now: Now) -> bool:
         """The first time at once; in a large group not for each of those who come one after the other."""
         pause_ms = max(self._limits.assignment_interval_ms, len(self.members) // MEMBERS_A_MS)
+        if self.is_too_large(now):
+            return False
         return self._target_ms is None or now.monotonic_ms - self._target_ms >= pause_ms
 
     def _assign(self, topics: KnownTopics, now: Now) -> None:
