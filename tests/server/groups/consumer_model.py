@@ -14,7 +14,7 @@ from oncelog.server.coordinator_topic import KeyValue
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.consumer.group import ConsumerGroup
 from oncelog.server.groups.consumer.records import decode, decode_key, encode
-from oncelog.server.groups.consumer.topics import KnownTopic
+from oncelog.server.groups.consumer.topics import Found, KnownTopic
 from oncelog.server.groups.consumer.values import (
     JOINS,
     LEAVES,
@@ -40,8 +40,8 @@ class ModelTopics:
     def get(self, name: str) -> KnownTopic | None:
         return self.known.get(name)
 
-    def matching(self, pattern: str) -> frozenset[str]:
-        return frozenset(name for name in self.known if name.startswith(pattern))
+    def matching(self, pattern: str) -> Found:
+        return Found(pattern, self.revision, frozenset(name for name in self.known if name.startswith(pattern)))
 
     def make(self, name: str, partitions: int) -> None:
         self._made += 1

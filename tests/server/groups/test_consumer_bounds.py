@@ -1,22 +1,33 @@
 """What groups of KIP-848 may hold and how long a step of theirs may take."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from oncelog.security.operations import Resource
+from oncelog.server.access import EVERY_RIGHT, Rights
+from oncelog.server.api import apis
+from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups import coordinator
+from oncelog.server.groups.consumer import finding
 from oncelog.server.groups.consumer import group as group_
 from oncelog.server.groups.consumer.assignors import Counts, Shares, Subscriber, uniform
 from oncelog.server.groups.consumer.finding import FEW_TOPICS
 from oncelog.server.groups.consumer.group import TOO_LARGE_MS
 from oncelog.server.groups.consumer.values import (
+    JOINS,
     LEAVES,
     NOWHERE,
 )
 from oncelog.server.groups.messages import MEMBER_BYTES
+from oncelog.server.memory import Memory
 from tests.server.groups.consumer_support import REBALANCE_MS, SESSION_MS, assigned, beat, group_of, indexes
 from tests.server.groups.support import House
+from tests.server.topics_support import EVERY_TURN_IS_OVER, AlwaysOver
 
 
 @pytest.fixture
@@ -128,8 +139,127 @@ def test_what_a_pattern_finds_among_many_topics_is_work_for_a_thread(house: Hous
     work = finding.work("t.*[02468]")
     assert work is not None
     found = work()
-    finding.keep("t.*[02468]", found)
+    finding.keep(found)
     assert (len(found.names), finding.work("t.*[02468]")) == (FEW_TOPICS // 2, None)
     house.make_topic("t1000")
     assert finding.work("t.*[02468]") is not None
     assert len(assigned(beat(house, "a", topics=(), pattern="t.*[02468]"))) == FEW_TOPICS // 2 + 1
+
+
+class Aside:
+    """A thread that takes its time, in which topics may be made."""
+
+    def __init__(self, house: House, *, is_late: bool = False) -> None:
+        self.house = house
+        self.runs = 0
+        self.is_late = is_late
+
+    async def run(self, work: Callable[[], object]) -> object:
+        found = work()
+        self.runs += 1
+        if self.is_late:
+            self.house.make_topic(f"t-late-{self.runs}")
+        return found
+
+
+async def heartbeat(call: Call, member: str, epoch: int = JOINS, pattern: str | None = None) -> Any:
+    request = SimpleNamespace(
+        group_id="g",
+        member_id=member,
+        member_epoch=epoch,
+        instance_id=None,
+        rack_id=None,
+        rebalance_timeout=timedelta(minutes=1),
+        subscribed_topic_names=None,
+        subscribed_topic_regex=pattern,
+        server_assignor=None,
+        topic_partitions=() if epoch == JOINS else None,
+    )
+    handle: Callable[[Any, Call], Awaitable[Any]] | None = apis()[68].handle
+    assert handle is not None
+    answer = await handle(request, call)
+    assert answer.error_code is ErrorCode.none, answer
+    return answer
+
+
+def call_of(house: House, aside: Aside) -> Call:
+    broker: Any = SimpleNamespace(
+        groups=house.groups, topics=house.topics, turns=EVERY_TURN_IS_OVER, memory=Memory(-1), aside=aside
+    )
+    return Call(broker, "consumer_group_heartbeat", 1, "test", "127.0.0.1", "PLAINTEXT", house.clock.now())
+
+
+def read_by(house: House) -> int:
+    return len(group_of(house).members.topics)
+
+
+@pytest.fixture
+def many() -> House:
+    house = House()
+    for number in range(FEW_TOPICS + 1):
+        house.make_topic(f"t{number}")
+    house.groups.make_place(house.clock.now())
+    return house
+
+
+async def test_topics_that_come_while_others_are_found_are_found_by_the_next_heartbeat(many: House) -> None:
+    aside = Aside(many, is_late=True)
+    call = call_of(many, aside)
+    first = await heartbeat(call, "a", pattern="t.*")
+    seen = [(aside.runs, read_by(many))]
+    await heartbeat(call, "a", first.member_epoch)
+    seen.append((aside.runs, read_by(many)))
+    assert seen == [(1, FEW_TOPICS + 1), (2, FEW_TOPICS + 2)]
+
+
+async def test_what_a_group_knows_is_not_looked_for_again_however_many_patterns_there_are(
+    many: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding, "KEPT", 1)
+    aside = Aside(many)
+    call = call_of(many, aside)
+    epochs = {}
+    for _ in range(2):  # where groups are stored is a topic, too
+        epochs = {each: (await heartbeat(call, each, pattern=f"t.*{each}?")).member_epoch for each in "ab"}
+    before = aside.runs
+    epochs = {each: (await heartbeat(call, each, epochs[each])).member_epoch for each in "ab"}
+    seen = [aside.runs - before]
+    many.timers.advance(SESSION_MS - 1)
+    for each in "ab":
+        await heartbeat(call, each, epochs[each])
+    assert (seen, aside.runs - before) == ([0], 0)
+
+
+async def test_what_members_may_know_is_asked_again_after_a_while(many: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    rights = SimpleNamespace(may=lambda operation, kind, name: kind is not Resource.TOPIC or name < "t5")
+    call = call_of(many, Aside(many))
+    call.rights = cast(Rights, rights)
+    epoch = (await heartbeat(call, "a", pattern="t.*")).member_epoch
+    epoch = (await heartbeat(call, "a", epoch)).member_epoch
+    seen = [read_by(many)]
+    call.rights = EVERY_RIGHT
+    epoch = (await heartbeat(call, "a", epoch)).member_epoch
+    seen.append(read_by(many))
+    many.clock.advance(group_.RESOLVED_MS)
+    call.now = many.clock.now()
+    await heartbeat(call, "a", epoch)
+    seen.append(read_by(many))
+    few = len([number for number in range(FEW_TOPICS + 1) if f"t{number}" < "t5"])
+    assert seen == [few, few, FEW_TOPICS + 1]
+
+
+async def test_what_a_member_may_know_of_many_topics_is_asked_in_turns(many: House) -> None:
+    left: list[int] = []
+    turns = AlwaysOver(lambda: 0)
+
+    async def others() -> None:
+        left.append(1)
+
+    turns.next = others  # type: ignore[method-assign]
+    call = call_of(many, Aside(many))
+    call.broker.turns = turns
+    asked: set[int] = set()
+    rights = SimpleNamespace(may=lambda operation, kind, name: asked.add(len(left)) is None)
+    call.rights = cast(Rights, rights)
+    await heartbeat(call, "a", pattern="t.*")
+    assert len(asked) > FEW_TOPICS

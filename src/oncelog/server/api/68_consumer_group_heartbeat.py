@@ -5,6 +5,7 @@ Versions 0 and 1. KIP-848 (v1: patterns, and ids that clients make up).
 
 import asyncio
 from datetime import timedelta
+from itertools import compress
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,11 +14,13 @@ from oncelog.server.api import Api
 from oncelog.server.api_rights import demand
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.groups.consumer.finding import MayKnow
+from oncelog.server.groups.consumer.topics import Found
 from oncelog.server.groups.consumer.values import JOINS, LEAVES_FOR_A_WHILE, Beat, BeatAnswer, Place, Places
 from oncelog.server.names import MOST_ID_CHARACTERS
 from oncelog.server.packing import packed_aside
 
-PATTERNS, MOST_LOOKS = 1, 3
+PATTERNS = 1
 MS = timedelta(milliseconds=1)
 NO_TOPIC = UUID(int=0)
 
@@ -35,7 +38,7 @@ async def _beat(request: Any, call: Call) -> BeatAnswer:
     groups = call.broker.groups
     if not groups.consumer.is_enabled:
         raise KafkaError(ErrorCode.unsupported_version)
-    _check_topics(request, call)
+    await _check_topics(request, call)
     _check(request, call.version)
     making = groups.making_place(call.now) if request.member_epoch == JOINS else None
     if making is not None:
@@ -45,28 +48,32 @@ async def _beat(request: Any, call: Call) -> BeatAnswer:
         return call.rights.may(Operation.DESCRIBE, Resource.TOPIC, name)
 
     said = _said(request, call)
-    await _find(groups.consumer.pattern_of(request.group_id, said), call)
+    found = await _find(groups.consumer.pattern_of(request.group_id, said, call.now), may_know, call)
     error = groups.check_group_id(request.group_id)
     if error is not ErrorCode.none:
         raise KafkaError(error)
-    answer, settled = groups.consumer.heartbeat(request.group_id, said, may_know, call.now)
+    answer, settled = groups.consumer.heartbeat(request.group_id, said, may_know, call.now, found)
     error = settled if isinstance(settled, ErrorCode) else await call.later(settled)
     return answer if error is ErrorCode.none else BeatAnswer(error)
 
 
-async def _find(pattern: str | None, call: Call) -> None:
-    """Topics may come while a thread looks for them, and so it looks again."""
+async def _find(pattern: str | None, may_know: MayKnow, call: Call) -> Found | None:
+    """Of many topics. Some may come while a thread looks for them: the member's next heartbeat looks again."""
     finding = call.broker.groups.consumer.finding
-    for _ in range(MOST_LOOKS):
-        work = finding.work(pattern)
-        if work is None or pattern is None:
-            return
-        finding.keep(pattern, await call.broker.aside.run(work))
+    work = finding.work(pattern)
+    if work is not None:
+        finding.keep(await call.broker.aside.run(work))
+    found = None if pattern is None else finding.kept(pattern)
+    if found is None:
+        return None
+    names = tuple(found.names)
+    return found._replace(names=frozenset(compress(names, await call.each(names, may_know))))
 
 
-def _check_topics(request: Any, call: Call) -> None:
+async def _check_topics(request: Any, call: Call) -> None:
     may = call.rights.may
-    if not all(may(Operation.DESCRIBE, Resource.TOPIC, each) for each in request.subscribed_topic_names or ()):
+    names = request.subscribed_topic_names or ()
+    if not all(await call.each(names, lambda each: may(Operation.DESCRIBE, Resource.TOPIC, each))):
         raise KafkaError(ErrorCode.topic_authorization_failed)
 
 

@@ -8,6 +8,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.consumer.finding import Finding, MayKnow, SeenTopics
 from oncelog.server.groups.consumer.group import ConsumerGroup
 from oncelog.server.groups.consumer.records import encode
+from oncelog.server.groups.consumer.topics import Found
 from oncelog.server.groups.consumer.values import JOINS, Beat, BeatAnswer
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.limits import consumer_limits_of
@@ -47,14 +48,19 @@ class ConsumerGroups:
         group = self._store.groups.get(group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
-    def pattern_of(self, group_id: str, beat: Beat) -> str | None:
-        """By which a heartbeat is answered: its own, or the one that its member said before."""
+    def pattern_of(self, group_id: str, beat: Beat, now: Now) -> str | None:
+        """By which topics are to be found before a heartbeat is answered: its own, or the one that its member said
+        before. None where its group knows what that finds."""
         group = self.get(group_id)
         said = None if group is None else group.members.said.get(beat.member_id)
         known = None if said is None else said.pattern
-        return known if beat.pattern is None else beat.pattern or None
+        pattern = known if beat.pattern is None else beat.pattern
+        is_known = group is not None and group.has_resolved(pattern or "", self._topics.revision, now)
+        return None if is_known else pattern or None
 
-    def heartbeat(self, group_id: str, beat: Beat, may_know: MayKnow, now: Now) -> tuple[BeatAnswer, Settled]:
+    def heartbeat(
+        self, group_id: str, beat: Beat, may_know: MayKnow, now: Now, found: Found | None = None
+    ) -> tuple[BeatAnswer, Settled]:
         """Once the name was checked. Raises KafkaError. Nobody hears of it before it is settled."""
         if beat.assignor is not None and beat.assignor not in self._limits.assignors:
             raise KafkaError(
@@ -66,7 +72,8 @@ class ConsumerGroups:
         former = self._store.groups.get(group_id)
         group, first = self._group(group_id, former, beat, now)
         try:
-            answer, settled = self._beat(group, first, beat, SeenTopics(self._topics, self.finding, may_know), now)
+            topics = SeenTopics(self._topics, self.finding, may_know, found)
+            answer, settled = self._beat(group, first, beat, topics, now)
         except BaseException:
             if former is None:
                 self._store.forget(group_id)

@@ -7,17 +7,12 @@ from typing import Any, NamedTuple
 
 from oncelog.security.patterns import REQUESTS_BYTES, BadPattern, compiled
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.groups.consumer.topics import KnownTopic
+from oncelog.server.groups.consumer.topics import Found, KnownTopic
 from oncelog.server.topics import Topics
 
 MayKnow = Callable[[str], bool]  # of a topic, by its name
 FEW_TOPICS = 100  # 20 ms for the worst pattern and the longest names
 KEPT = 32  # patterns: all members of a group have the same, mostly
-
-
-class Found(NamedTuple):
-    revision: int  # of the topics
-    names: frozenset[str]
 
 
 class Finding:
@@ -30,23 +25,31 @@ class Finding:
         topics = self._topics.all()
         kept = None if pattern is None else self._kept.get(pattern)
         is_known = kept is not None and kept.revision == self._topics.revision
+        if pattern is not None and is_known:
+            self._kept.move_to_end(pattern)
         if pattern is None or is_known or len(topics) <= FEW_TOPICS:
             return None
         finds, names, revision = _compiled(pattern).fullmatch, [each.name for each in topics], self._topics.revision
-        return lambda: Found(revision, frozenset(filter(finds, names)))
+        return lambda: Found(pattern, revision, frozenset(filter(finds, names)))
 
-    def keep(self, pattern: str, found: Found) -> None:
-        self._kept[pattern] = found
-        self._kept.move_to_end(pattern)
+    def keep(self, found: Found) -> None:
+        self._kept[found.pattern] = found
+        self._kept.move_to_end(found.pattern)
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)
 
-    def names(self, pattern: str) -> frozenset[str]:
+    def kept(self, pattern: str) -> Found | None:
+        """Of many topics, as they are or were a moment ago."""
+        return self._kept.get(pattern) if len(self._topics.all()) > FEW_TOPICS else None
+
+    def find(self, pattern: str) -> Found:
+        """At once, where they are few."""
         kept = self._kept.get(pattern)
         if kept is not None and kept.revision == self._topics.revision:
-            return kept.names
+            return kept
         finds = _compiled(pattern).fullmatch
-        return frozenset(each.name for each in self._topics.all() if finds(each.name))
+        names = frozenset(each.name for each in self._topics.all() if finds(each.name))
+        return Found(pattern, self._topics.revision, names)
 
 
 class SeenTopics(NamedTuple):
@@ -55,6 +58,7 @@ class SeenTopics(NamedTuple):
     topics: Topics
     finding: Finding
     may_know: MayKnow
+    found: Found | None = None  # already, of what it may know
 
     @property
     def revision(self) -> int:
@@ -64,8 +68,11 @@ class SeenTopics(NamedTuple):
         topic = self.topics.get(name)
         return None if topic is None else KnownTopic(topic.id.bytes, name, len(topic.partitions))
 
-    def matching(self, pattern: str) -> frozenset[str]:
-        return frozenset(filter(self.may_know, self.finding.names(pattern)))
+    def matching(self, pattern: str) -> Found:
+        if self.found is not None and self.found.pattern == pattern:
+            return self.found
+        found = self.finding.find(pattern)
+        return found._replace(names=frozenset(filter(self.may_know, found.names)))
 
 
 @lru_cache(maxsize=256)

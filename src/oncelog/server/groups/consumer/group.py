@@ -44,6 +44,7 @@ from oncelog.server.groups.subscription import CONSUMER_PROTOCOL
 
 FIRST_EPOCH = 2  # as in Kafka
 FENCED_AT_A_TIME = 20  # members whose time is over: each is three records
+RESOLVED_MS = 600_000  # as in Kafka
 TOO_LARGE_MS = 60_000  # so long nothing is shared anew where that was more than can be stored
 MEMBERS_A_MS = 10  # in a group of so many times as many, targets are computed no more often than that
 
@@ -64,7 +65,7 @@ class ConsumerGroup:
         self._sessions = Sessions()
         self._target_ms: int | None = None  # when the target was computed here
         self._seen_revision = -1
-        self._resolved_at: dict[str, int] = {}
+        self._resolved_at: dict[str, tuple[int, int]] = {}  # patterns: by which revision of the topics, and when
         self._small_ms = 0  # from when on it may be tried again to share anew
         self._is_dead = False
 
@@ -98,7 +99,7 @@ class ConsumerGroup:
     @property
     def assignor(self) -> str:
         asked = self.members.assignor  # another server may have stored one that is not known here
-        return asked if asked in ASSIGNORS else self._limits.assignors[0]
+        return self._limits.assignors[0] if asked is None or asked not in ASSIGNORS else asked
 
     @property
     def _next_epoch(self) -> int:
@@ -126,6 +127,12 @@ class ConsumerGroup:
     @property
     def wake_ms(self) -> int | None:
         return self._sessions.wake_ms
+
+    def has_resolved(self, pattern: str, revision: int, now: Now) -> bool:
+        """Once in a while it looks again: its members may know of other topics by then."""
+        at, found_ms = self._resolved_at.get(pattern, (-1, 0))
+        is_recent = now.monotonic_ms - found_ms < RESOLVED_MS
+        return at == revision and is_recent and pattern in self.members.patterns
 
     def check_commit(self, member_id: str, instance_id: str | None, epoch: int, now: Now) -> ErrorCode:
         if epoch < 0 and not self.members:
@@ -293,14 +300,15 @@ class ConsumerGroup:
         return is_bumped
 
     def _resolve(self, pattern: str, topics: KnownTopics, now: Now) -> bool:
-        known = self.members.patterns.get(pattern)
-        if known is not None and self._resolved_at.get(pattern) == topics.revision:
+        if self.has_resolved(pattern, topics.revision, now):
             return False
-        found = topics.matching(pattern)
-        self._resolved_at[pattern] = topics.revision
-        if known is not None and known.topics == found:
+        known, found = self.members.patterns.get(pattern), topics.matching(pattern)
+        if known is not None and found.revision < self._resolved_at.get(pattern, (-1, 0))[0]:
+            return False  # another member has seen later ones
+        self._resolved_at[pattern] = found.revision, now.monotonic_ms
+        if known is not None and known.topics == found.names:
             return False
-        self.members.do(Pattern(pattern, Resolved(found, topics.revision, now.wall_ms)))
+        self.members.do(Pattern(pattern, Resolved(found.names, found.revision, now.wall_ms)))
         return True
 
     def _forget_pattern(self, pattern: str) -> None:

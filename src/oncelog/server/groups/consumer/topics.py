@@ -11,6 +11,14 @@ class KnownTopic(NamedTuple):
     partitions: int
 
 
+class Found(NamedTuple):
+    """What a pattern has found, of the topics as they were in that revision."""
+
+    pattern: str
+    revision: int
+    names: frozenset[str]
+
+
 class KnownTopics(Protocol):
     @property
     def revision(self) -> int:
@@ -18,8 +26,9 @@ class KnownTopics(Protocol):
 
     def get(self, name: str) -> KnownTopic | None: ...
 
-    def matching(self, pattern: str) -> frozenset[str]:
-        """The topics that a pattern finds, of those that the client may know of."""
+    def matching(self, pattern: str) -> Found:
+        """The topics that a pattern finds, of those that the client may know of. They may be some that were there a
+        moment ago."""
 
 
 def topics_hash(names: Iterable[str], topics: KnownTopics) -> int:
