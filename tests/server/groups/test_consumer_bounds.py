@@ -1,6 +1,6 @@
 """What groups of KIP-848 may hold and how long a step of theirs may take."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,12 +18,15 @@ from oncelog.server.groups.consumer import group as group_
 from oncelog.server.groups.consumer.assignors import Counts, Shares, Subscriber, uniform
 from oncelog.server.groups.consumer.finding import FEW_TOPICS
 from oncelog.server.groups.consumer.group import TOO_LARGE_MS
+from oncelog.server.groups.consumer.members import Members
+from oncelog.server.groups.consumer.topics import KnownTopics, topics_hash
 from oncelog.server.groups.consumer.values import (
     JOINS,
     LEAVES,
     NOWHERE,
 )
-from oncelog.server.groups.messages import MEMBER_BYTES
+from oncelog.server.groups.messages import MEMBER_BYTES, Leaving
+from oncelog.server.groups.offsets import TopicPartition, expired
 from oncelog.server.memory import Memory
 from tests.server.groups.consumer_support import REBALANCE_MS, SESSION_MS, assigned, beat, group_of, indexes
 from tests.server.groups.support import House
@@ -262,4 +265,72 @@ async def test_what_a_member_may_know_of_many_topics_is_asked_in_turns(many: Hou
     rights = SimpleNamespace(may=lambda operation, kind, name: asked.add(len(left)) is None)
     call.rights = cast(Rights, rights)
     await heartbeat(call, "a", pattern="t.*")
+    assert len(asked) > FEW_TOPICS
+
+
+@pytest.mark.parametrize("how", ["sent away", "late"])
+def test_the_topics_of_a_group_are_looked_at_once_however_many_members_go(
+    house: House, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    for member in "abcd":
+        beat(house, member)
+    looks: list[int] = []
+
+    def counted(names: Iterable[str], topics: KnownTopics) -> int:
+        looks.append(len(group_of(house).members))
+        return topics_hash(names, topics)
+
+    monkeypatch.setattr(group_, "topics_hash", counted)
+    if how == "late":
+        house.timers.advance(SESSION_MS)
+    else:
+        house.groups.leave("g", [Leaving(member_id=each) for each in "abcda"], house.clock.now())
+    assert looks == [0]
+
+
+def test_whether_a_group_reads_a_topic_is_asked_once_for_many_offsets(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beat(house, "a", topics=(), pattern="t.*")
+    for topic in "tu":
+        for index in range(4):
+            house.commit("g", topic, 5, index)
+    monkeypatch.setattr(Members, "topics", property(lambda members: pytest.fail("of all of them at once")))
+    asked: list[str] = []
+    reads = Members.reads
+
+    def counted(members: Members, topic: str) -> bool:
+        asked.append(topic)
+        return reads(members, topic)
+
+    monkeypatch.setattr(Members, "reads", counted)
+    among = [TopicPartition(topic, index) for topic in "tu" for index in range(4)]
+    offsets, wall_ms = house.groups._store.offsets, house.clock.now().wall_ms
+    found = expired(group_of(house), offsets, among, 1, wall_ms + 1)
+    assert (found, sorted(asked)) == (among[4:], ["t", "u"])
+
+
+async def test_what_a_group_has_is_compared_with_what_a_client_may_know_in_turns(many: House) -> None:
+    left: list[int] = []
+    call = call_of(many, Aside(many))
+    for member in "abc":
+        await heartbeat(call, member, pattern="t.*")
+    asked: set[int] = set()
+
+    async def others() -> None:
+        left.append(1)
+
+    def may(operation: object, kind: object, name: str) -> bool:
+        asked.add(len(left))
+        return name != "t7"
+
+    call = call_of(many, Aside(many))
+    call.broker.turns = AlwaysOver(lambda: 0)
+    call.broker.turns.next = others  # type: ignore[method-assign]
+    call.api, call.rights = "consumer_group_describe", cast(Rights, SimpleNamespace(may=may))
+    handle: Callable[[Any, Call], Awaitable[Any]] | None = apis()[69].handle
+    assert handle is not None
+    request = SimpleNamespace(group_ids=("g",), include_authorized_operations=False)
+    (group,) = (await handle(request, call)).groups
+    assert group.error_code is ErrorCode.topic_authorization_failed
     assert len(asked) > FEW_TOPICS

@@ -39,7 +39,7 @@ async def _described(group_id: str, tells: bool, call: Call) -> Any:
         return _refused(group_id, ErrorCode.group_id_not_found, message, call)
     if group is None or error is not ErrorCode.none:
         return _refused(group_id, error, None, call)
-    if not _may_know_all(group, call):
+    if not await _may_know_all(group, call):
         message = "The group has described topic(s) that the client is not authorized to describe."
         return _refused(group_id, ErrorCode.topic_authorization_failed, message, call)
     return call.new(
@@ -56,12 +56,19 @@ async def _described(group_id: str, tells: bool, call: Call) -> Any:
     )
 
 
-def _may_know_all(group: ConsumerGroup, call: Call) -> bool:
-    topics, may = call.broker.topics, call.rights.may
-    ids = {place.topic_id for member in group.members for place in member.current.assigned}
-    ids |= {place.topic_id for places in group.members.target.values() for place in places}
-    known = [topic for topic in (topics.by_id(UUID(bytes=each)) for each in ids) if topic is not None]
-    return all(may(Operation.DESCRIBE, Resource.TOPIC, topic.name) for topic in known)
+async def _may_know_all(group: ConsumerGroup, call: Call) -> bool:
+    ids: set[bytes] = set()
+
+    def note(member: Member) -> None:
+        target = group.members.target_of(member.member_id)
+        ids.update(place.topic_id for places in (member.current.assigned, target) for place in places)
+
+    def may_know(topic_id: bytes) -> bool:
+        topic = call.broker.topics.by_id(UUID(bytes=topic_id))
+        return topic is None or call.rights.may(Operation.DESCRIBE, Resource.TOPIC, topic.name)
+
+    await call.each(group.members, note)
+    return all(await call.each(ids, may_know))
 
 
 def _refused(group_id: str, error: ErrorCode, message: str | None, call: Call) -> Any:

@@ -105,10 +105,12 @@ def expired(
     if has_members and not group.tells_topics:
         return []
     idle_since_ms = 0 if has_members or group.is_simple else group.state_since_wall_ms
+    among = tuple(among)
+    is_read = {topic: has_members and group.is_subscribed_to(topic) for topic in {each.topic for each in among}}
     found = []
     for partition in among:
         committed = offsets.get(group.group_id, *partition)
-        if committed is None or (has_members and group.is_subscribed_to(partition.topic)):
+        if committed is None or is_read[partition.topic]:
             continue
         if committed.expire_wall_ms >= 0:
             is_over = wall_ms >= committed.expire_wall_ms

@@ -91,7 +91,7 @@ class ConsumerGroups:
         """By LeaveGroup: an administrator sends members away."""
         topics = SeenTopics(self._topics, self.finding, _anything)
         try:
-            left = [Left(each, group.leave(each.member_id, each.instance_id, topics, now)) for each in leavings]
+            left = group.leave(leavings, topics, now)
             self._put(group, (), now)
         except BaseException as refusal:
             group.take_back(now)

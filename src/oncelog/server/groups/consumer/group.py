@@ -7,7 +7,7 @@ target's is that of the group for which it was computed; a member's is that of t
 `reconciling.py` has how a member comes there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
 from oncelog.clock import Now
@@ -39,7 +39,7 @@ from oncelog.server.groups.consumer.values import (
     Target,
     TargetEpoch,
 )
-from oncelog.server.groups.messages import Effect
+from oncelog.server.groups.messages import Effect, Leaving, Left
 from oncelog.server.groups.subscription import CONSUMER_PROTOCOL
 
 FIRST_EPOCH = 2  # as in Kafka
@@ -118,7 +118,7 @@ class ConsumerGroup:
         return self.members.topics
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self.members.topics
+        return self.members.reads(topic)
 
     @property
     def held_bytes(self) -> int:
@@ -190,11 +190,11 @@ class ConsumerGroup:
         """Some of the members whose session is over, or who did not give up in time what they were to. True where there
         may be more."""
         late = list(islice(self._sessions.passed(now.monotonic_ms), FENCED_AT_A_TIME))
+        gone = [each for each in late if each in self.members.said]
         for member_id in late:
-            if member_id in self.members.said:
-                self._remove(member_id, topics, now)
-            else:
+            if member_id not in self.members.said:
                 self._sessions.end(member_id)  # its join could not be stored
+        self._remove(gone, topics, now)
         return len(late) == FENCED_AT_A_TIME
 
     def kill(self, error: ErrorCode) -> list[Effect]:
@@ -387,24 +387,35 @@ class ConsumerGroup:
             self.members.do(MemberCurrent(beat.member_id, away))
             self._sessions.revoked(beat.member_id)
         else:
-            self._remove(beat.member_id, topics, now)
+            self._remove([beat.member_id], topics, now)
         return BeatAnswer(member_id=beat.member_id, epoch=beat.epoch)
 
-    def leave(self, member_id: str, instance_id: str | None, topics: KnownTopics, now: Now) -> ErrorCode:
+    def leave(self, leavings: Iterable[Leaving], topics: KnownTopics, now: Now) -> list[Left]:
         """As an administrator has it, who may know of a static member its name alone."""
-        known_as = member_id if instance_id is None else self.members.instances.get(instance_id)
-        if known_as is None or known_as not in self.members.said:
-            return ErrorCode.unknown_member_id
-        if member_id not in ("", known_as):
-            return ErrorCode.fenced_instance_id
-        self._remove(known_as, topics, now)
-        return ErrorCode.none
+        gone: dict[str, None] = {}
+        left = []
+        for each in leavings:
+            known_as = each.member_id if each.instance_id is None else self.members.instances.get(each.instance_id)
+            error = ErrorCode.none
+            if known_as is None or known_as not in self.members.said or known_as in gone:
+                error = ErrorCode.unknown_member_id
+            elif each.member_id not in ("", known_as):
+                error = ErrorCode.fenced_instance_id
+            else:
+                gone[known_as] = None
+            left.append(Left(each, error))
+        self._remove(gone, topics, now)
+        return left
 
-    def _remove(self, member_id: str, topics: KnownTopics, now: Now) -> None:
-        pattern = self.members.said[member_id].pattern
-        self._forget(member_id)
-        if pattern is not None and not self.members.uses(pattern):
-            self._forget_pattern(pattern)
+    def _remove(self, member_ids: Collection[str], topics: KnownTopics, now: Now) -> None:
+        """In one epoch: for each, all topics of the group are looked at."""
+        for member_id in member_ids:
+            pattern = self.members.said[member_id].pattern
+            self._forget(member_id)
+            if pattern is not None and not self.members.uses(pattern):
+                self._forget_pattern(pattern)
+        if not member_ids:
+            return
         self.members.do(GroupEpoch(self._next_epoch, topics_hash(self.members.topics, topics)))
         if not self.members:
             self.state_since_wall_ms = now.wall_ms

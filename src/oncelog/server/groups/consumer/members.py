@@ -98,6 +98,9 @@ class Members:
     def topics(self) -> frozenset[str]:
         return frozenset(self._names).union(*(each.topics for each in self.patterns.values()))
 
+    def reads(self, topic: str) -> bool:
+        return topic in self._names or any(topic in each.topics for each in self.patterns.values())
+
     @property
     def assignor(self) -> str | None:
         """What most members ask for that ask for one."""
