@@ -2,9 +2,14 @@
 
 import asyncio
 import errno
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from oncelog.server.api import apis
+from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.consumer.assignors import Subscriber, range_, uniform
 from oncelog.server.groups.consumer.group import ConsumerGroup
@@ -36,6 +41,7 @@ from tests.log.memory_disk import MemoryDisk
 from tests.server.groups.consumer_support import REBALANCE_MS, SESSION_MS, assigned, beat, group_of, indexes
 from tests.server.groups.support import House, join_request
 from tests.server.groups.two_brokers import move, place, two_brokers
+from tests.server.topics_support import EVERY_TURN_IS_OVER
 
 
 @pytest.fixture
@@ -245,6 +251,27 @@ def test_an_administrator_sends_members_away(house: House) -> None:
     assert error is ErrorCode.none
     assert [each.error for each in left] == [ErrorCode.none, ErrorCode.none, ErrorCode.unknown_member_id]
     assert not group_of(house).members
+
+
+async def test_who_is_sent_away_is_so_when_it_is_safe() -> None:
+    house = House("oncelog.flush=every")
+    house.make_topic("t")
+    joins = Beat(member_id="a", epoch=JOINS, rebalance_timeout_ms=1, topics=("t",), owned=NOWHERE)
+    house.groups.consumer.heartbeat("g", joins, lambda topic: True, house.clock.now())
+    broker: Any = SimpleNamespace(groups=house.groups, turns=EVERY_TURN_IS_OVER)
+    call = Call(broker, "leave_group", 5, "test", "127.0.0.1", "PLAINTEXT", house.clock.now())
+    request = SimpleNamespace(group_id="g", members=[SimpleNamespace(member_id="a", group_instance_id=None)])
+    handle: Callable[[Any, Call], Awaitable[Any]] | None = apis()[13].handle
+    assert handle is not None
+    answer = asyncio.ensure_future(handle(request, call))  # type: ignore[arg-type]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    seen = [answer.done()]
+    partition = house.flushes[-1]
+    partition.log.flush()
+    partition.wake()
+    assert (await answer).members[0].error_code is ErrorCode.none
+    assert seen == [False]
 
 
 def test_a_large_group_does_not_share_anew_for_each_who_comes() -> None:

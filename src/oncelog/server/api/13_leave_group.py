@@ -44,12 +44,13 @@ async def handle(request: Any, call: Call) -> Any:
 
 async def _leave(group_id: str, leavings: list[Leaving], call: Call) -> tuple[ErrorCode, list[Left]]:
     groups, turns = call.broker.groups, call.broker.turns
-    error, left = groups.leave(group_id, leavings[:LEAVE_AT_A_TIME], call.now)
-    for start in range(LEAVE_AT_A_TIME, len(leavings), LEAVE_AT_A_TIME):
-        if turns.is_over():
+    error, left = ErrorCode.none, []
+    for start in range(0, max(len(leavings), 1), LEAVE_AT_A_TIME):
+        if start and turns.is_over():
             await turns.next()
         if error is ErrorCode.none:
-            error, more = groups.leave(group_id, leavings[start : start + LEAVE_AT_A_TIME], call.now)
+            settled, more = groups.leave(group_id, leavings[start : start + LEAVE_AT_A_TIME], call.now)
+            error = settled if isinstance(settled, ErrorCode) else await call.later(settled)
             left += more
     return error, left
 

@@ -217,7 +217,7 @@ class GroupCoordinator:
             return ErrorCode.unknown_member_id
         return group.heartbeat(member_id, instance_id, generation, now)
 
-    def leave(self, group_id: str, leavings: Iterable[Leaving], now: Now) -> tuple[ErrorCode, list[Left]]:
+    def leave(self, group_id: str, leavings: Iterable[Leaving], now: Now) -> tuple[Settled, list[Left]]:
         error = self.check_group_id(group_id)
         if error is not ErrorCode.none:
             return error, []

@@ -87,12 +87,12 @@ class ConsumerGroups:
             settled = self._store.settled(group_id)  # of what it was told before it may have heard nothing
         return answer, settled
 
-    def leave(self, group: ConsumerGroup, leavings: Iterable[Leaving], now: Now) -> tuple[ErrorCode, list[Left]]:
+    def leave(self, group: ConsumerGroup, leavings: Iterable[Leaving], now: Now) -> tuple[Settled, list[Left]]:
         """By LeaveGroup: an administrator sends members away."""
         topics = SeenTopics(self._topics, self.finding, _anything)
         try:
             left = group.leave(leavings, topics, now)
-            self._put(group, (), now)
+            return self._put(group, (), now), left
         except BaseException as refusal:
             group.take_back(now)
             if not isinstance(refusal, KafkaError):
@@ -100,7 +100,6 @@ class ConsumerGroups:
             return refusal.code, []
         finally:
             self._noted(group)
-        return ErrorCode.none, left
 
     def in_older_words(self, group_id: str, error: ErrorCode) -> ErrorCode:
         """For clients of OffsetCommit below version 9, who know nothing of KIP-848."""
