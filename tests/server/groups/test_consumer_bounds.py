@@ -262,8 +262,12 @@ async def test_what_a_member_may_know_of_many_topics_is_asked_in_turns(many: Hou
     call = call_of(many, Aside(many))
     call.broker.turns = turns
     asked: set[int] = set()
-    rights = SimpleNamespace(may=lambda operation, kind, name: asked.add(len(left)) is None)
-    call.rights = cast(Rights, rights)
+
+    def may(*about: object) -> bool:
+        asked.add(len(left))
+        return True
+
+    call.rights = cast(Rights, SimpleNamespace(may=may))
     await heartbeat(call, "a", pattern="t.*")
     assert len(asked) > FEW_TOPICS
 

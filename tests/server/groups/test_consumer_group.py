@@ -263,7 +263,7 @@ async def test_who_is_sent_away_is_so_when_it_is_safe() -> None:
     request = SimpleNamespace(group_id="g", members=[SimpleNamespace(member_id="a", group_instance_id=None)])
     handle: Callable[[Any, Call], Awaitable[Any]] | None = apis()[13].handle
     assert handle is not None
-    answer = asyncio.ensure_future(handle(request, call))  # type: ignore[arg-type]
+    answer = asyncio.ensure_future(handle(request, call))
     for _ in range(10):
         await asyncio.sleep(0)
     seen = [answer.done()]
