@@ -226,6 +226,8 @@ def test_only_a_member_of_that_epoch_may_commit(house: House) -> None:
     found = [house.groups.check_commit("g", member, None, at, now) for member, at in asked]
     unknown = ErrorCode.unknown_member_id
     assert found == [ErrorCode.none, ErrorCode.stale_member_epoch, unknown, unknown]
+    older = [house.groups.consumer.in_older_words("g", each) for each in found]
+    assert older == [ErrorCode.unsupported_version, ErrorCode.unsupported_version, unknown, unknown]
     beat(house, "a", LEAVES)
     assert house.groups.check_commit("g", "", None, -1, now) is ErrorCode.none
 

@@ -104,7 +104,8 @@ class ConsumerGroups:
     def in_older_words(self, group_id: str, error: ErrorCode) -> ErrorCode:
         """For clients of OffsetCommit below version 9, who know nothing of KIP-848."""
         group = self.get(group_id)
-        if error is ErrorCode.none and group is not None and not group.is_empty:
+        is_members = group is not None and not group.is_empty
+        if is_members and error in (ErrorCode.none, ErrorCode.stale_member_epoch):
             return ErrorCode.unsupported_version
         return ErrorCode.illegal_generation if error is ErrorCode.group_id_not_found else error
 
