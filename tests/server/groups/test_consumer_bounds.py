@@ -26,7 +26,8 @@ from oncelog.server.groups.consumer.values import (
     NOWHERE,
 )
 from oncelog.server.groups.messages import MEMBER_BYTES, Leaving
-from oncelog.server.groups.offsets import TopicPartition, expired
+from oncelog.server.groups.offsets import Offsets, TopicPartition, expired
+from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.memory import Memory
 from tests.server.groups.consumer_support import REBALANCE_MS, SESSION_MS, assigned, beat, group_of, indexes
 from tests.server.groups.support import House
@@ -296,9 +297,6 @@ def test_whether_a_group_reads_a_topic_is_asked_once_for_many_offsets(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beat(house, "a", topics=(), pattern="t.*")
-    for topic in "tu":
-        for index in range(4):
-            house.commit("g", topic, 5, index)
     monkeypatch.setattr(Members, "topics", property(lambda members: pytest.fail("of all of them at once")))
     asked: list[str] = []
     reads = Members.reads
@@ -309,7 +307,9 @@ def test_whether_a_group_reads_a_topic_is_asked_once_for_many_offsets(
 
     monkeypatch.setattr(Members, "reads", counted)
     among = [TopicPartition(topic, index) for topic in "tu" for index in range(4)]
-    offsets, wall_ms = house.groups._store.offsets, house.clock.now().wall_ms
+    offsets, wall_ms = Offsets(), house.clock.now().wall_ms
+    for at in among:
+        offsets.put("g", *at, CommittedOffset(5, -1, "", wall_ms))
     found = expired(group_of(house), offsets, among, 1, wall_ms + 1)
     assert (found, sorted(asked)) == (among[4:], ["t", "u"])
 

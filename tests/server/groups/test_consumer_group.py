@@ -11,8 +11,8 @@ import pytest
 from oncelog.server.api import apis
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.groups.consumer import group as group_
 from oncelog.server.groups.consumer.assignors import Subscriber, range_, uniform
-from oncelog.server.groups.consumer.group import ConsumerGroup
 from oncelog.server.groups.consumer.records import decode, decode_key, encode
 from oncelog.server.groups.consumer.values import (
     JOINS,
@@ -145,7 +145,7 @@ def test_what_fails_half_way_has_not_happened(house: House, monkeypatch: pytest.
     beat(house, "a")
     before = group_of(house).members.epoch
     with monkeypatch.context() as patch:
-        patch.setattr(ConsumerGroup, "_reconcile", lambda *about: 1 // 0)
+        patch.setattr(group_, "reconciled", lambda *about, **more: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             beat(house, "b")
     members = group_of(house).members
