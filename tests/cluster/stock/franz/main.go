@@ -26,7 +26,7 @@ import (
 
 const (
 	impatient = 5 * time.Second
-	session   = 20 * time.Second
+	session   = 45 * time.Second // as by default: what hangs may cost several of the times above, one after the other
 )
 
 var saying sync.Mutex
