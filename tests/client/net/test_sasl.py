@@ -121,6 +121,12 @@ def test_an_unsecured_token_is_what_librdkafka_makes_of_the_same_words() -> None
     assert (token.expires_s, token.extensions) == (1600.0, {"traceId": "123"})
 
 
+def test_a_token_is_not_issued_in_the_next_millisecond() -> None:
+    """Kafka rounds the time to milliseconds, and may look within the one in which the token was made."""
+    token = unsecured_token(unsecured_config("principal=admin"), 1795259078.8286)
+    assert round(claims_of(token.value)["iat"] * 1000) == 1795259078828
+
+
 @pytest.mark.parametrize("words", ["", "scope=x", "principal=a lifeSeconds=0", "principal=a lifeSeconds=x", "nonsense"])
 def test_words_that_make_no_token_are_refused(words: str) -> None:
     with pytest.raises(KafkaException) as caught:

@@ -131,7 +131,8 @@ def unsecured_config(text: str) -> dict[str, str]:
 
 def unsecured_token(config: dict[str, str], now_s: float) -> Token:
     expires_s = now_s + int(config["lifeSeconds"])
-    claims: dict[str, Any] = {config["principalClaimName"]: config["principal"], "iat": now_s, "exp": expires_s}
+    issued_s = int(now_s * 1000) / 1000  # Kafka rounds to milliseconds, and refuses what is of the next one
+    claims: dict[str, Any] = {config["principalClaimName"]: config["principal"], "iat": issued_s, "exp": expires_s}
     if config["scope"]:
         claims[config["scopeClaimName"]] = config["scope"].split(",")
     extensions = {
