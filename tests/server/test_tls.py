@@ -18,7 +18,7 @@ from oncelog.server.turns import Turns
 from tests.client.net.certificates import Authority
 from tests.raw import RawConnection, ServerClosed, batch
 from tests.raw.topics import new_topic
-from tests.server.tls_support import World, keystore, new_world
+from tests.server.tls_support import World, address, keystore, new_world
 from tests.waiting import until
 
 MEGABYTE = 1 << 20
@@ -39,11 +39,6 @@ def server(world: World) -> Iterator[Server]:
 def raw(world: World, server: Server) -> Iterator[RawConnection]:
     with RawConnection(server.bootstrap_servers, tls=world.context()) as raw:
         yield raw
-
-
-def address(server: Server) -> tuple[str, int]:
-    host, _, port = server.bootstrap_servers.partition(":")
-    return host, int(port)
 
 
 def principals(server: Server) -> list[str]:

@@ -20,7 +20,7 @@ from tests.raw import RawConnection, batch
 from tests.raw.topics import new_topic
 from tests.server.sasl_support import framed
 from tests.server.tls_keys import KeysByHand
-from tests.server.tls_support import World, new_world
+from tests.server.tls_support import World, address, new_world
 from tests.waiting import until
 
 
@@ -39,11 +39,6 @@ def server(world: World) -> Iterator[Server]:
 def raw(world: World, server: Server) -> Iterator[RawConnection]:
     with RawConnection(server.bootstrap_servers, tls=world.context()) as raw:
         yield raw
-
-
-def address(server: Server) -> tuple[str, int]:
-    host, _, port = server.bootstrap_servers.partition(":")
-    return host, int(port)
 
 
 @pytest.mark.parametrize("asks", [True, False])

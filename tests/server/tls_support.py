@@ -57,6 +57,11 @@ def new_world(folder: Path) -> World:
     return World(folder, authority, authority.signs("server"), authority.signs("client"), Authority(elsewhere, "other"))
 
 
+def address(server: Server) -> tuple[str, int]:
+    host, _, port = server.bootstrap_servers.partition(":")
+    return host, int(port)
+
+
 def keystore(certificate: Certificate) -> str:
     path = certificate.folder / f"{certificate.name}.keystore.pem"
     path.write_text(Path(certificate.key).read_text() + Path(certificate.certificate).read_text())

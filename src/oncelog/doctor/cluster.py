@@ -6,7 +6,6 @@ answers.
 """
 
 from collections.abc import Iterator, Mapping
-from ipaddress import ip_address
 from typing import Any
 
 from oncelog.client.errors import KafkaError
@@ -19,6 +18,7 @@ from oncelog.doctor.broker_answer import Answer, Outcome, ask_all
 from oncelog.doctor.finding import Finding, missing, note, ok
 from oncelog.doctor.kafka_release import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID, kafka_release
 from oncelog.doctor.listener_wants import findings_of, wants_of
+from oncelog.metrics.hosts import is_loopback
 
 BROKERS = "brokers"
 
@@ -146,14 +146,5 @@ def _is_another(first: Answer, second: Answer) -> bool:
 
 
 def _advertised_remedy(broker: BrokerAddress) -> str:
-    why = "its own machine's name for itself; " if _is_loopback(broker.host) else ""
+    why = "its own machine's name for itself; " if is_loopback(broker.host) else ""
     return f"{why}set advertised.listeners of broker {broker.node_id} to an address that is reached from here"
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -1,9 +1,9 @@
 """Pids that say whose they are, so that a broker needs to remember nothing about them.
 
 A pid has 63 bits, and the number by which it was granted needs few of them. Below the number stands a tag, made of it,
-of its owner's name and of a secret that brokers share. Whoever has the secret can tell whether a pid is somebody's: any
-broker, also one that has just become the leader, and after every crash. Who has not, cannot make one that is another's,
-and finds by trying that one of eight million is his by chance.
+of its owner's name and of a secret that brokers share. So any broker can tell whether a pid is somebody's, also one
+that has just become the leader, and after every crash. Without the secret nobody can make one that is another's; of
+eight million that are tried, one is somebody's by chance.
 
 Bound pids are the greatest of all, in the order of their numbers. What is smaller was granted without an owner.
 """
@@ -48,6 +48,6 @@ def number_of(pid: int) -> int:
 
 
 def of_transactional_id(name: str) -> str:
-    """The owner of the pids of a transactional id: whoever may write by it, and nobody outside of it. No principal has
-    this name, whose kind is another."""
+    """The owner of the pids of a transactional id: any user who may write by it, and nobody outside of it. No
+    principal has this name, whose kind is another."""
     return f"TransactionalId:{name}"

@@ -21,7 +21,7 @@ from oncelog.server.tls import Refused, Tls
 PIECE_BYTES: Final = 16 * 1024  # encrypted at a time, one record of TLS; OpenSSL keeps as much of each connection
 MOST_HANDSHAKE_BYTES: Final = 40 * 1024  # of a client's: two hundred certificates took OpenSSL tens of milliseconds
 FED_BYTES: Final = 32 * 1024  # given to OpenSSL at a time; more than one record, so there must be something in it
-SMALL_BYTES: Final = 512  # decrypted at once, whoever else is there; a piece that is all new keys takes 18 ms
+SMALL_BYTES: Final = 512  # decrypted at once, however many others are there; a piece of new keys takes 18 ms
 MOST_AT_ONCE_BYTES: Final = 2 * 2**20  # encrypted in one step, which takes a millisecond or two
 JOIN_BYTES: Final = 256 * 1024  # encrypted before it is written
 

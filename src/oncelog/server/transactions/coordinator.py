@@ -277,8 +277,8 @@ class TransactionCoordinator:
     # What is stored
 
     async def _store(self, entry: Entry, new: Transaction) -> ErrorCode:
-        """It counts once it is safe, also where whoever asked for it has hung up meanwhile. What was decided is told to
-        the partitions then."""
+        """It counts once it is safe, also where the client that asked for it has hung up meanwhile. What was
+        decided is told to the partitions then."""
         name = entry.transactional_id
         if self.entries.get(name) is not entry:
             return ErrorCode.not_coordinator  # it went elsewhere while something was waited for
