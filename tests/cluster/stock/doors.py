@@ -53,6 +53,7 @@ class Member:
         self.seen: list[Read] = []
         self.assigned: frozenset[int] = frozenset()
         self.errors: list[str] = []
+        self.joined_anew = 0  # by the client's own decision: what it had not committed, it reads again
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"member of {group}")
         self._thread.start()

@@ -123,5 +123,7 @@ class FranzMember(Member):
             self.take(int(partition), int(offset), value.encode())
         elif word == "has":
             self.assigned = frozenset(map(int, " ".join(words).split()))
+        elif word == "anew":
+            self.joined_anew += 1
         else:
             self.errors.append(line.strip())

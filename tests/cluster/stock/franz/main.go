@@ -1,7 +1,7 @@
 // franz-go behind two doors, for a test that drives it.
 //
 //	franz send SERVERS TOPIC          each line of the input, KEY VALUE, is produced; "ok VALUE" or "failed VALUE WHY"
-//	franz read SERVERS TOPIC GROUP    until the input ends: "read PARTITION OFFSET VALUE", "has PARTITION ...", "error WHY"
+//	franz read SERVERS TOPIC GROUP    until the input ends: "read PARTITION OFFSET VALUE", "has PARTITION ...", "anew WHY", "error WHY"
 //	franz copy SERVERS FROM TO NAME   copies for ever, in transactions, as the member and the producer of that name
 //
 // FRANZ_AUTHORITY is a file of PEM, and says that there is TLS; FRANZ_MECHANISM, FRANZ_USER and FRANZ_PASSWORD who it is.
@@ -12,8 +12,10 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -103,6 +105,14 @@ func send(topic string, options []kgo.Opt) {
 	}
 }
 
+// Any broker is asked who coordinates the group. Where the one that is chosen was killed a moment ago, whatever log it
+// belonged to, franz-go gives up its membership, tells the application, and joins anew.
+func foundNobody(err error) bool {
+	var session *kgo.ErrGroupSession
+	var refused *net.OpError
+	return errors.As(err, &session) && errors.As(err, &refused) && refused.Op == "dial"
+}
+
 func read(topic, group string, options []kgo.Opt) {
 	held := map[int32]bool{}
 	change := func(to bool) func(context.Context, *kgo.Client, map[string][]int32) {
@@ -148,7 +158,12 @@ func read(topic, group string, options []kgo.Opt) {
 	for ending.Err() == nil {
 		fetched := consumer.PollFetches(ending)
 		fetched.EachError(func(_ string, partition int32, err error) {
-			if ending.Err() == nil {
+			if ending.Err() != nil {
+				return
+			}
+			if foundNobody(err) {
+				say("anew %v", err)
+			} else {
 				say("error partition %d: %v", partition, err)
 			}
 		})
