@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from bench import (
-    life_rows,  # noqa: F401  importing it adds its rows
+    guarded_rows,  # noqa: F401  importing it adds its rows
+    life_rows,  # noqa: F401
     table,
     tls_rows,  # noqa: F401
 )

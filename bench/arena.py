@@ -27,6 +27,9 @@ ONCELOG = "oncelog"
 KAFKA_SETTINGS = {"log.segment.delete.delay.ms": "1000", "log.retention.check.interval.ms": "300000"}
 ONCELOG_SETTINGS: dict[str, str] = {}
 
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+MECHANISM = "SCRAM-SHA-256"
+SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 FIRST_WARM_UP_S = 8.0
 
@@ -62,6 +65,7 @@ class Arena:
         self.folder = Path(tempfile.mkdtemp(prefix="oncelog-bench-", dir=folder))
         self._servers: dict[str, ServerProcess] = {}
         self._encrypted: dict[str, Encrypted] = {}
+        self._guarded: dict[str, tuple[ServerProcess, int]] = {}
         self._filled: dict[str, Filled] = {}
         self._warm: set[tuple[str, int]] = set()
         self._numbers = itertools.count()
@@ -91,25 +95,40 @@ class Arena:
             if not authority.exists():
                 authority.mkdir()
                 Authority(authority).signs("server")
-            port = free_ports(1)[0]
-            server = self.new_server(peer)
-            plain = server.bootstrap_servers
             pem = authority / "keystore.pem"
             pem.write_text((authority / "server.key").read_text() + (authority / "server.pem").read_text())
             settings = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(pem)}
-            listeners = f"PLAINTEXT://{plain},SSL://127.0.0.1:{port}"
-            if isinstance(server, ApacheKafka):
-                known = server.settings
-                settings["listener.security.protocol.map"] = known["listener.security.protocol.map"] + ",SSL:SSL"
-                settings["advertised.listeners"] = listeners
-                listeners += f",CONTROLLER{known['listeners'].partition('CONTROLLER')[2]}"
-            assert isinstance(server, ApacheKafka | OncelogProcess)
-            server.settings = {**server.settings, **settings, "listeners": listeners}
-            server.start()
-            self._servers[f"{peer} with TLS"] = server
+            server, port = self._with_second_door(peer, "SSL", settings)
             context = ssl.create_default_context(cafile=str(authority / "authority.pem"))
             self._encrypted[peer] = Encrypted(server, port, context)
         return self._encrypted[peer]
+
+    def guarded(self, peer: str) -> tuple[ServerProcess, int]:
+        """One that asks for a proof behind the port that is told, and for rights at each request; its first port may
+        do everything."""
+        if peer not in self._guarded:
+            settings = {"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}
+            if peer == KAFKA:
+                settings["sasl.enabled.mechanisms"] = MECHANISM
+                door = f"listener.name.sasl_plaintext.{MECHANISM.lower()}"
+                settings[f"{door}.sasl.jaas.config"] = f"{SCRAM_LOGIN} required;"
+            self._guarded[peer] = self._with_second_door(peer, "SASL_PLAINTEXT", settings)
+        return self._guarded[peer]
+
+    def _with_second_door(self, peer: str, protocol: str, settings: dict[str, str]) -> tuple[ServerProcess, int]:
+        port = free_ports(1)[0]
+        server = self.new_server(peer)
+        listeners = f"PLAINTEXT://{server.bootstrap_servers},{protocol}://127.0.0.1:{port}"
+        if isinstance(server, ApacheKafka):
+            known = server.settings
+            protocols = f"{known['listener.security.protocol.map']},{protocol}:{protocol}"
+            settings |= {"listener.security.protocol.map": protocols, "advertised.listeners": listeners}
+            listeners += f",CONTROLLER{known['listeners'].partition('CONTROLLER')[2]}"
+        assert isinstance(server, ApacheKafka | OncelogProcess)
+        server.settings = {**server.settings, **settings, "listeners": listeners}
+        server.start()
+        self._servers[f"{peer} with {protocol}"] = server
+        return server, port
 
     def server(self, peer: str) -> ServerProcess:
         """The one that most rows share."""

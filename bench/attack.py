@@ -2,9 +2,11 @@
 
 A victim, in a process of its own, sends one record at a time while each attack runs against a fresh server. The table
 shows what the victim's answers took, what the server's memory came to, and what the attacker was told. The first row
-attacks nothing: the machine's own pauses stand there. With `--before`, another version's server is attacked, too.
+attacks nothing: the machine's own pauses stand there. With `--before`, another version's server is attacked, too, or
+its figures are taken from bench/results/.
 """
 
+import json
 import time
 from collections.abc import Generator
 from contextlib import suppress
@@ -115,14 +117,27 @@ def line(each: Row, figures: Figures) -> str:
     return f"| {each.title} | {ms} | {mb} | {told(figures)} |"
 
 
-def line_beside(each: Row, before: Figures, figures: Figures) -> str:
-    cells = [f"{found[name]:,.0f}" if found else "died" for name in BESIDE for found in (before, figures)]
+def line_beside(each: Row, before: Figures | None, figures: Figures) -> str:
+    """`before`: nothing in it where that server died, None where it was never asked."""
+    cells = [cell(found, name) for name in BESIDE for found in (before, figures)]
     return f"| {each.title} | {' | '.join(cells)} | {told(figures)} |"
+
+
+def cell(figures: Figures | None, name: str) -> str:
+    if figures is None:
+        return ""
+    return f"{figures[name]:,.0f}" if figures else "died"
 
 
 def told(figures: Figures) -> str:
     start = figures.get("start_processor_s")
     return f"{figures['said']}{'' if start is None else f'; the next start takes {start:.1f} s of processor time'}"
+
+
+def kept_before(file: Path) -> dict[str, Figures]:
+    """What an earlier run measured of that version."""
+    figures: dict[str, dict[str, Figures]] = json.loads(file.read_text(encoding="utf-8"))["figures"]
+    return {name: each["before"] for name, each in figures.items() if "before" in each}
 
 
 def measure_before(each: Row, sources: Path) -> Figures:
@@ -136,7 +151,9 @@ def measure_before(each: Row, sources: Path) -> Figures:
 @click.option("--only", multiple=True, help="An attack; may be given several times. All by default.")
 @click.option("--leave-out", multiple=True, help="An attack to leave out.")
 @click.option("--list", "list_rows", is_flag=True, help="Name the attacks and end.")
-@click.option("--before", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Another checkout.")
+@click.option(
+    "--before", type=click.Path(path_type=Path, exists=True), help="Another checkout, or a file of figures of it."
+)
 @click.option("--page/--no-page", default=None, help="Write the page. By default when all rows were measured.")
 @click.option("--keep/--no-keep", "is_kept", default=True, help="Write all figures to bench/results/.")
 def main(
@@ -159,14 +176,19 @@ def main(
     about = circumstances()
     kept: dict[str, Any] = {}
     lines = [HEAD if before is None else BESIDE_HEAD]
+    known = kept_before(before) if before is not None and before.is_file() else None
     click.echo(lines[0])
     for each in rows:
         if each.name not in names:
             continue
-        then = {} if before is None else measure_before(each, before / "src")
+        then = None
+        if known is not None:
+            then = known.get(each.name)
+        elif before is not None:
+            then = measure_before(each, before / "src")
         with TemporaryDirectory(prefix="oncelog-attack-") as folder:
             now = measure(each, Path(folder))
-        kept[each.name] = now if before is None else {"before": then, "now": now}
+        kept[each.name] = now if then is None else {"before": then, "now": now}
         lines.append(line(each, now) if before is None else line_beside(each, then, now))
         click.echo(lines[-1])
     if is_kept:

@@ -9,6 +9,7 @@ import socket
 import ssl
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -239,8 +240,10 @@ class ProduceLoad:
         idempotent: bool = True,
         partition: int = 0,
         tls: ssl.SSLContext | None = None,
+        prove: Callable[[RawConnection], object] = lambda _: None,
     ) -> None:
         self.connection = RawConnection(port, timeout_s=120, tls=tls)
+        prove(self.connection)  # before anything is asked
         self._topic = topic
         self._partition = partition
         self._records = records_per_batch
