@@ -40,6 +40,9 @@ class ModelTopics:
     def get(self, name: str) -> KnownTopic | None:
         return self.known.get(name)
 
+    def by_id(self, topic_id: bytes) -> KnownTopic | None:
+        return next((each for each in self.known.values() if each.topic_id == topic_id), None)
+
     def matching(self, pattern: str) -> Found:
         return Found(pattern, self.revision, frozenset(name for name in self.known if name.startswith(pattern)))
 
@@ -159,7 +162,6 @@ class Model:
             assert self._state() == before
             return BeatAnswer(refusal.code, refusal.message)
         if is_refused:
-            self.group.members.take()
             self.group.take_back(now)
             assert self._state() == before, "what was not stored is not remembered"
             return None
@@ -167,7 +169,7 @@ class Model:
         return answer
 
     def store(self) -> None:
-        self.log += [encode("g", change) for change in self.group.members.take()]
+        self.log += [encode("g", change) for change in self.group.members.done]
         self.group.members.stored()
 
     def pass_time(self) -> None:

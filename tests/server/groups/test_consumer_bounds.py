@@ -13,12 +13,11 @@ from oncelog.server.api import apis
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups import coordinator
-from oncelog.server.groups.consumer import finding
-from oncelog.server.groups.consumer import group as group_
+from oncelog.server.groups.consumer import finding, sharing
 from oncelog.server.groups.consumer.assignors import Counts, Shares, Subscriber, uniform
 from oncelog.server.groups.consumer.finding import FEW_TOPICS
-from oncelog.server.groups.consumer.group import TOO_LARGE_MS
 from oncelog.server.groups.consumer.members import Members
+from oncelog.server.groups.consumer.sharing import TOO_LARGE_MS
 from oncelog.server.groups.consumer.topics import KnownTopics, topics_hash
 from oncelog.server.groups.consumer.values import (
     JOINS,
@@ -73,7 +72,7 @@ def test_members_go_on_with_what_they_have_where_more_cannot_be_stored(monkeypat
         shared.append(len(members))
         return uniform(members, counts)
 
-    monkeypatch.setattr(group_, "ASSIGNORS", {"uniform": counted})
+    monkeypatch.setattr(sharing, "ASSIGNORS", {"uniform": counted})
     answer = beat(house, "a", first.epoch)
     for _ in range(3):
         answer = beat(house, "a", answer.epoch, owned=NOWHERE)
@@ -244,7 +243,7 @@ async def test_what_members_may_know_is_asked_again_after_a_while(many: House, m
     call.rights = EVERY_RIGHT
     epoch = (await heartbeat(call, "a", epoch)).member_epoch
     seen.append(read_by(many))
-    many.clock.advance(group_.RESOLVED_MS)
+    many.clock.advance(sharing.RESOLVED_MS)
     call.now = many.clock.now()
     await heartbeat(call, "a", epoch)
     seen.append(read_by(many))
@@ -285,7 +284,7 @@ def test_the_topics_of_a_group_are_looked_at_once_however_many_members_go(
         looks.append(len(group_of(house).members))
         return topics_hash(names, topics)
 
-    monkeypatch.setattr(group_, "topics_hash", counted)
+    monkeypatch.setattr(sharing, "topics_hash", counted)
     if how == "late":
         house.timers.advance(SESSION_MS)
     else:

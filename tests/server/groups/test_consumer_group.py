@@ -11,7 +11,7 @@ import pytest
 from oncelog.server.api import apis
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.groups.consumer import group as group_
+from oncelog.server.groups.consumer import sharing
 from oncelog.server.groups.consumer.assignors import Subscriber, range_, uniform
 from oncelog.server.groups.consumer.records import decode, decode_key, encode
 from oncelog.server.groups.consumer.values import (
@@ -36,6 +36,7 @@ from oncelog.server.groups.consumer.values import (
     TargetEpoch,
 )
 from oncelog.server.groups.messages import Leaving
+from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.store import Settled
 from tests.log.memory_disk import MemoryDisk
 from tests.server.groups.consumer_support import REBALANCE_MS, SESSION_MS, assigned, beat, group_of, indexes
@@ -145,7 +146,7 @@ def test_what_fails_half_way_has_not_happened(house: House, monkeypatch: pytest.
     beat(house, "a")
     before = group_of(house).members.epoch
     with monkeypatch.context() as patch:
-        patch.setattr(group_, "reconciled", lambda *about, **more: 1 // 0)
+        patch.setattr(sharing, "reconciled", lambda *about, **more: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             beat(house, "b")
     members = group_of(house).members
@@ -223,20 +224,41 @@ def test_only_a_member_of_that_epoch_may_commit(house: House) -> None:
     epoch = beat(house, "a").epoch
     now = house.clock.now()
     asked = [("a", epoch), ("a", epoch - 1), ("b", epoch), ("", -1)]
-    found = [house.groups.check_commit("g", member, None, at, now) for member, at in asked]
+    found = [house.groups.check_commit("g", member, None, at, now, [TopicPartition("t", 0)]) for member, at in asked]
     unknown = ErrorCode.unknown_member_id
     assert found == [ErrorCode.none, ErrorCode.stale_member_epoch, unknown, unknown]
-    older = [house.groups.consumer.in_older_words("g", each) for each in found]
+    older = [
+        house.groups.consumer.in_older_words("g", member, each) for (member, _), each in zip(asked, found, strict=True)
+    ]
     assert older == [ErrorCode.unsupported_version, ErrorCode.unsupported_version, unknown, unknown]
     beat(house, "a", LEAVES)
     assert house.groups.check_commit("g", "", None, -1, now) is ErrorCode.none
 
 
-async def test_a_group_with_members_stays_with_its_protocol(house: House) -> None:
+def test_a_member_that_lags_commits_for_what_it_still_has(house: House) -> None:
+    first = beat(house, "a")
+    beat(house, "b")
+    told = beat(house, "a", first.epoch)
+    beat(house, "a", told.epoch, owned=assigned(told))  # and does not hear that it is in another epoch now
+    now, still = house.clock.now(), indexes(assigned(told))
+    gone = [index for index in range(4) if index not in still]
+
+    def error(epoch: int, *places: int) -> ErrorCode:
+        committed = [TopicPartition("t", index) for index in places]
+        return house.groups.check_commit("g", "a", None, epoch, now, committed)
+
+    found = [error(first.epoch, *still), error(first.epoch, *still, gone[0]), error(first.epoch - 1, *still)]
+    assert found == [ErrorCode.none, ErrorCode.stale_member_epoch, ErrorCode.stale_member_epoch]
+    late = indexes(assigned(beat(house, "b", 3)))
+    found_of_b = house.groups.check_commit("g", "b", None, 2, now, [TopicPartition("t", index) for index in late])
+    assert found_of_b is ErrorCode.stale_member_epoch, "it had them in no epoch before"
+
+
+async def test_a_group_with_members_takes_no_members_of_another_kind(house: House) -> None:
     beat(house, "a")
-    joined = house.groups.join("g", join_request(), house.clock.now())
+    joined = house.groups.join("g", join_request(protocol_type="connect"), house.clock.now())
     assert getattr(joined, "error", None) is ErrorCode.inconsistent_group_protocol
-    waits = house.groups.join("classic", join_request(), house.clock.now())
+    waits = house.groups.join("classic", join_request(protocol_type="connect"), house.clock.now())
     assert waits is not None
     found = Beat(member_id="a", epoch=JOINS, rebalance_timeout_ms=1, topics=("t",), owned=NOWHERE)
     with pytest.raises(KafkaError) as refused:

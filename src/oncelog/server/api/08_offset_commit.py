@@ -43,9 +43,10 @@ async def handle(request: Any, call: Call) -> Any:
         getattr(request, "group_instance_id", None),
         request.generation_id_or_member_epoch,
         call.now,
+        accepted,
     )
     if call.version < GROUP_NOT_FOUND:
-        error = groups.consumer.in_older_words(request.group_id, error)
+        error = groups.consumer.in_older_words(request.group_id, request.member_id, error)
     if error is not ErrorCode.none:
         return await _answer(request, call, _fail(errors, error, ErrorCode.offset_metadata_too_large))
     if records is None:

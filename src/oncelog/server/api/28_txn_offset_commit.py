@@ -5,6 +5,7 @@ The offsets are nobody's before the transaction is committed.
 """
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 from oncelog.security.operations import Operation, Resource
@@ -66,7 +67,7 @@ async def _commit(request: Any, accepted: dict[TopicPartition, CommittedOffset],
     making = groups.making_place(call.now)
     if making is not None:
         await asyncio.wait([making])  # it is made for others, too, when this client hangs up
-    error = _check_member(request, call)
+    error = _check_member(request, accepted, call)
     partition = groups.partition_of(request.group_id)
     if error is not ErrorCode.none or partition is None:
         return error or ErrorCode.not_coordinator
@@ -75,7 +76,7 @@ async def _commit(request: Any, accepted: dict[TopicPartition, CommittedOffset],
         partition, request.transactional_id, pid, epoch, adds=call.version >= ADDS
     )
     # Again, last of all: who was a member when it asked may be none by now, and another reads on from what is stored.
-    error = error or _check_member(request, call)
+    error = error or _check_member(request, accepted, call)
     if error is not ErrorCode.none:
         return error
     within, now = InTransaction(pid, epoch), broker.clock.now()
@@ -83,13 +84,14 @@ async def _commit(request: Any, accepted: dict[TopicPartition, CommittedOffset],
     return settled if isinstance(settled, ErrorCode) else await settled
 
 
-def _check_member(request: Any, call: Call) -> ErrorCode:
+def _check_member(request: Any, accepted: Collection[TopicPartition], call: Call) -> ErrorCode:
     return call.broker.groups.in_transactions.check(
         request.group_id,
         getattr(request, "member_id", ""),
         getattr(request, "group_instance_id", None),
         getattr(request, "generation_id", -1),
         call.broker.clock.now(),
+        accepted,
     )
 
 

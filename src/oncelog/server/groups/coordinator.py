@@ -7,7 +7,7 @@ answered by a future; when the client hangs up the future is cancelled, and the 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from typing import TypeVar
 
 from oncelog.clock import Clock, Now
@@ -37,6 +37,7 @@ from oncelog.server.groups.moves import GroupMemory
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.store import AnyGroup, GroupStore, Settled
+from oncelog.server.groups.telling import are_many, once_settled, telling
 from oncelog.server.moves import Moves
 from oncelog.server.names import MOST_ID_CHARACTERS
 from oncelog.server.settings import Settings
@@ -46,7 +47,6 @@ logger = logging.getLogger(__name__)
 
 MEMBERS_BYTES = 256 * 2**20  # what members of all groups say of themselves and are assigned
 HOUSEKEEPING = None  # the name of the coordinator's own alarm
-TOLD_AT_A_TIME = 100  # members: each answer wakes a connection
 
 T = TypeVar("T", JoinAnswer, SyncAnswer)
 Run = Callable[[Steps[Topic]], Awaitable[Topic]]  # where it need not be done at once
@@ -69,10 +69,14 @@ class GroupCoordinator:
         self._clock = clock
         self._limits = limits_of(settings)
         self._store = GroupStore(settings, topics, request_flush, broker_count, self._take_what_is_led)
-        self.consumer = ConsumerGroups(settings, topics, self._store, self._has_room, self._has_memory, self._came)
+        self.consumer = ConsumerGroups(
+            settings, topics, self._store, self._has_room, self._has_memory, self._came, self._tell
+        )
         memory = GroupMemory(self._store, self._limits, consumer_limits_of(settings), clock, self._came, self._went)
         self._moves = Moves(memory)
-        self.in_transactions = CommitsInTransactions(self._store, self._new_group, self.check_name)
+        self.in_transactions = CommitsInTransactions(
+            self._store, self._new_group, self.check_name, self.consumer.places
+        )
         self._forgetting = Forgetting(settings, topics, self._store, lambda: self._is_running)
         self._alarms = Alarms(call_later or _call_later, lambda: clock.now().monotonic_ms, self._ring, in_turns)
         self._counted_bytes: dict[str, int] = {}  # of each group, as it is in the sum of all
@@ -127,7 +131,7 @@ class GroupCoordinator:
         if self._making is not None:
             self._making.cancel()
         for group in self.groups.values():
-            at_once(_telling([each for each in group.kill(ErrorCode.not_coordinator) if isinstance(each, Answer)]))
+            at_once(telling([each for each in group.kill(ErrorCode.not_coordinator) if isinstance(each, Answer)]))
 
     def make_place(self, now: Now) -> None:
         """Where groups are stored, if it is not there; whoever asks for it may ask again."""
@@ -180,9 +184,12 @@ class GroupCoordinator:
         if error is not ErrorCode.none:
             return JoinAnswer(error=error, member_id=request.member_id)
         try:
-            group = self._classic(group_id, now)
+            group = self._to_join(group_id, now)
         except KafkaError as refusal:
             return JoinAnswer(error=refusal.code, member_id=request.member_id)
+        if isinstance(group, ConsumerGroup):
+            answer, settled = self.consumer.join(group, request, now)
+            return once_settled(answer, settled, JoinAnswer)
         if group is None:
             if request.member_id:
                 return JoinAnswer(error=ErrorCode.unknown_member_id, member_id=request.member_id)
@@ -195,13 +202,16 @@ class GroupCoordinator:
 
     def sync(self, group_id: str, request: SyncRequest, now: Now) -> SyncAnswer | asyncio.Future[SyncAnswer]:
         error = self.check_group_id(group_id)
-        group = self._classic_or_none(group_id)
+        group = self.groups.get(group_id)
         if error is ErrorCode.coordinator_load_in_progress:
             error = ErrorCode.rebalance_in_progress  # clients do not expect the other, and join again
         if error is ErrorCode.none and group is None:
             error = ErrorCode.unknown_member_id
         if group is None or error is not ErrorCode.none:
             return SyncAnswer(error=error)
+        if isinstance(group, ConsumerGroup):
+            answer, settled = self.consumer.sync(group, request, now)
+            return once_settled(answer, settled, SyncAnswer)
         waiter: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
         self._carry_out(group, group.sync(request, waiter, now), now)
         return self._now_or_later(group, waiter)
@@ -212,9 +222,11 @@ class GroupCoordinator:
             return ErrorCode.none  # clients take the other for fatal; its session begins when the group is here
         if error is not ErrorCode.none:
             return error
-        group = self._classic_or_none(group_id)
+        group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.unknown_member_id
+        if isinstance(group, ConsumerGroup):
+            return self.consumer.heartbeat_of_classic(group, member_id, instance_id, generation, now)
         return group.heartbeat(member_id, instance_id, generation, now)
 
     def leave(self, group_id: str, leavings: Iterable[Leaving], now: Now) -> tuple[Settled, list[Left]]:
@@ -233,7 +245,13 @@ class GroupCoordinator:
     # Offsets
 
     def check_commit(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now: Now,
+        committed: Collection[TopicPartition] = (),
     ) -> ErrorCode:
         error = self.check_name(group_id)
         if error is not ErrorCode.none:
@@ -241,7 +259,7 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.none if generation < 0 else ErrorCode.group_id_not_found
-        return group.check_commit(member_id, instance_id, generation, now)
+        return group.check_commit(member_id, instance_id, generation, now, lambda: self.consumer.places(committed))
 
     def commit(
         self,
@@ -353,17 +371,11 @@ class GroupCoordinator:
         else:
             self._members_bytes -= self._counted_bytes.pop(group.group_id, 0)
 
-    def _classic_or_none(self, group_id: str) -> Group | None:
-        group = self.groups.get(group_id)
-        return group if isinstance(group, Group) else None
-
-    def _classic(self, group_id: str, now: Now) -> Group | None:
+    def _to_join(self, group_id: str, now: Now) -> AnyGroup | None:
         """For a member of the classic protocol. Raises KafkaError."""
         group = self.groups.get(group_id)
-        if not isinstance(group, ConsumerGroup):
+        if not isinstance(group, ConsumerGroup) or not group.is_empty:
             return group
-        if not group.is_empty:
-            raise KafkaError(ErrorCode.inconsistent_group_protocol)
         fresh = Group(group_id, self._limits, now, group.made_by)
         self.consumer.make_classic(group, fresh, now)
         return fresh
@@ -421,10 +433,10 @@ class GroupCoordinator:
 
     def _tell(self, effects: Iterable[Effect]) -> None:
         answers = [each for each in effects if isinstance(each, Answer)]
-        if len(answers) > TOLD_AT_A_TIME:
-            self._in_turns(_telling(answers))
+        if are_many(answers):
+            self._in_turns(telling(answers))
         else:
-            at_once(_telling(answers))
+            at_once(telling(answers))
 
     def _store_group(self, group: Group, effect: Store, now: Now) -> None:
         group.note_assigned(effect.group)
@@ -475,19 +487,3 @@ class GroupCoordinator:
 
 def _call_later(delay_s: float, callback: Callable[[], None]) -> TimerHandle:
     return asyncio.get_running_loop().call_later(delay_s, callback)
-
-
-def _telling(answers: Sequence[Answer]) -> Pauses:
-    """The group has gone on by then; who is told later is as one whose answer takes longer on its way."""
-    for start in range(0, len(answers), TOLD_AT_A_TIME):
-        if start:
-            yield
-        for each in answers[start : start + TOLD_AT_A_TIME]:
-            _tell(each)
-
-
-def _tell(effect: Answer) -> None:
-    future = effect.waiter
-    assert isinstance(future, asyncio.Future)
-    if not future.done():
-        future.set_result(effect.answer)

@@ -54,6 +54,15 @@ class Group:
         group._rebalance.restore(stored, now)
         return group
 
+    @classmethod
+    def moved(
+        cls, group_id: str, generation: int, members: Iterable[Member], limits: GroupLimits, now: Now, made_by: str
+    ) -> "Group":
+        """As it was in the other protocol."""
+        group = cls(group_id, limits, now, made_by)
+        group._rebalance.take_over(generation, members, now)
+        return group
+
     def note_assigned(self, stored: StoredGroup) -> None:
         self._assigned_bytes = sum(len(member.assignment) for member in stored.members)
 
@@ -139,7 +148,14 @@ class Group:
             return ErrorCode.none
         return ErrorCode.non_empty_group
 
+    def to_store(self) -> StoredGroup:
+        return self._rebalance.to_store()
+
     # Messages
+
+    def share_anew(self, now: Now) -> list[Effect]:
+        self._rebalance.rebalance_or_complete(now)
+        return self._outbox.take()
 
     def join(self, request: JoinRequest, waiter: Waiter, now: Now) -> list[Effect]:
         answer = self._join(request, waiter, now)
@@ -173,7 +189,9 @@ class Group:
         self._deadlines.begin_session(self.members[member_id], now)
         return HEARTBEAT_ANSWERS[self.state]
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, now: Now, places: object = None
+    ) -> ErrorCode:
         """May these offsets be committed? A member that commits is alive."""
         if self.state is State.DEAD:
             return ErrorCode.coordinator_not_available

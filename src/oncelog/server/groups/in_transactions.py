@@ -1,24 +1,29 @@
 """Offsets that are committed in a transaction: they wait beside those that count until it ends."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from oncelog.clock import Now
 from oncelog.log.steps import Pauses
 from oncelog.server.coordinator_topic import InTransaction
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.groups.consumer.values import Place
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.store import AnyGroup, GroupStore, Settled
 from oncelog.server.topics import Partition
 
 NewGroup = Callable[[str, str, Now], AnyGroup | None]
+FindPlaces = Callable[[Collection[TopicPartition]], Iterable[Place]]
 
 
 class CommitsInTransactions:
-    def __init__(self, store: GroupStore, new_group: NewGroup, check_name: Callable[[str], ErrorCode]) -> None:
+    def __init__(
+        self, store: GroupStore, new_group: NewGroup, check_name: Callable[[str], ErrorCode], places: FindPlaces
+    ) -> None:
         self._store = store
         self._new_group = new_group
         self._check_name = check_name
+        self._places = places
 
     def put(
         self,
@@ -41,7 +46,15 @@ class CommitsInTransactions:
             self._store.forget_if_void(group)
             return refusal.code
 
-    def check(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
+    def check(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now: Now,
+        committed: Collection[TopicPartition] = (),
+    ) -> ErrorCode:
         error = self._check_name(group_id)
         group = self._store.groups.get(group_id)
         if error is not ErrorCode.none:
@@ -49,7 +62,8 @@ class CommitsInTransactions:
         if group is None:
             return ErrorCode.none if generation < 0 else ErrorCode.illegal_generation
         is_anybody = generation < 0 and not member_id and instance_id is None
-        error = ErrorCode.none if is_anybody else group.check_commit(member_id, instance_id, generation, now)
+        if not is_anybody:
+            error = group.check_commit(member_id, instance_id, generation, now, lambda: self._places(committed))
         if error is ErrorCode.stale_member_epoch:
             return ErrorCode.illegal_generation  # producers know no other word
         return ErrorCode.none if error is ErrorCode.rebalance_in_progress else error

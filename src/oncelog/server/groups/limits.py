@@ -4,6 +4,8 @@ from oncelog.server.groups.consumer.values import ConsumerLimits
 from oncelog.server.groups.messages import GroupLimits
 from oncelog.server.settings import Settings
 
+BOTH_WAYS = "bidirectional"
+
 
 def limits_of(settings: Settings) -> GroupLimits:
     return GroupLimits(
@@ -22,4 +24,7 @@ def consumer_limits_of(settings: Settings) -> ConsumerLimits:
         max_members=settings.group_consumer_max_size,
         assignment_interval_ms=settings.group_consumer_assignment_interval_ms,
         assignors=settings.group_consumer_assignors,
+        may_upgrade=settings.group_consumer_migration_policy in ("upgrade", BOTH_WAYS),
+        may_downgrade=settings.group_consumer_migration_policy in ("downgrade", BOTH_WAYS),
+        max_classic_members=settings.group_max_size,
     )

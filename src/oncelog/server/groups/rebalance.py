@@ -1,6 +1,6 @@
 """How a group goes from state to state and from generation to generation, and who its members are meanwhile."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from weakref import ref
@@ -24,7 +24,7 @@ from oncelog.server.groups.messages import (
 )
 from oncelog.server.groups.outbox import Outbox
 from oncelog.server.groups.state import TRANSITIONS, Event, State
-from oncelog.server.groups.subscription import subscribed_topics
+from oncelog.server.groups.subscription import CONSUMER_PROTOCOL, subscribed_topics
 
 
 @dataclass(slots=True)
@@ -65,6 +65,16 @@ class Rebalance:
             self.deadlines.begin_session(member, now)
         if len(self.members) > self._limits.max_members:
             self._prepare_rebalance(now)
+
+    def take_over(self, generation: int, members: Iterable[Member], now: Now) -> None:
+        """Members that have their shares."""
+        self.state = State.STABLE
+        self.generation, self.protocol_type = generation, CONSUMER_PROTOCOL
+        for member in members:
+            self.members.add(member)
+            self.deadlines.begin_session(member, now)
+            self.leader = self.leader or member.member_id
+        self.protocol_name = self.members.vote()
 
     # From state to state
 

@@ -75,6 +75,10 @@ def encode_group_key(group: str) -> bytes:
     return _int16.pack(GROUP_KEY) + _string(group)
 
 
+def encode_stored(group: str, value: StoredGroup) -> KeyValue:
+    return encode_group_key(group), encode_group(value)
+
+
 def encode_offset(value: CommittedOffset) -> bytes:
     if value.expire_wall_ms >= 0:
         head = _offset_v1.pack(1, value.offset)

@@ -73,7 +73,7 @@ class GroupStore:
 
     def put_group(self, group_id: str, group: StoredGroup, now: Now) -> Settled:
         self.topic.check_size(group_id, group.said_bytes)
-        return self._append(group_id, [(records.encode_group_key(group_id), records.encode_group(group))], now)
+        return self._append(group_id, [records.encode_stored(group_id, group)], now)
 
     def put_records(self, group_id: str, key_values: Collection[KeyValue], now: Now) -> Settled:
         return self._append(group_id, key_values, now)

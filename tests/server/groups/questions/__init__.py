@@ -7,8 +7,20 @@ Kafka. Nothing here depends on ids or times that two honest brokers would choose
 table.
 """
 
-from tests.server.groups.questions import consumer_groups, looking, members, offsets
+from tests.server.groups.questions import consumer_groups, looking, members, mixed_groups, offsets
 from tests.server.groups.questions.answers import answers
 from tests.server.groups.questions.asking import QUESTIONS, commit, join, part, sync
 
-__all__ = ["QUESTIONS", "answers", "commit", "consumer_groups", "join", "looking", "members", "offsets", "part", "sync"]
+__all__ = [
+    "QUESTIONS",
+    "answers",
+    "commit",
+    "consumer_groups",
+    "join",
+    "looking",
+    "members",
+    "mixed_groups",
+    "offsets",
+    "part",
+    "sync",
+]

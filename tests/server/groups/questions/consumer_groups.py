@@ -202,6 +202,37 @@ def commits_of_members(c: RawConnection, name: str) -> object:
 
 
 @question
+def commits_of_a_member_that_lags(c: RawConnection, name: str) -> object:
+    c.create_topic(name, 4)
+    first = await_assignment(c, name, "a", joining(c, name, "a", [name]))
+    joining(c, name, "b", [name])
+    told = first
+    for _ in range(200):  # until it is told to give something up
+        told = beat(c, name, "a", told.member_epoch)
+        if told.assignment is not None:
+            break
+        time.sleep(PAUSE_S)
+    given = beat(c, name, "a", told.member_epoch, topic_partitions=owned(told))
+    still = [index for each in told.assignment.topic_partitions for index in each.partitions]
+    gone = [index for index in range(4) if index not in still]
+
+    def as_of(epoch: int, indexes: list[int]) -> list[str]:
+        parts = [part(index) for index in indexes]
+        found: Any = commit(c, name, parts, version=9, member_id="a", generation_id_or_member_epoch=epoch)
+        return [error for _, error in found]
+
+    return [
+        given.member_epoch > first.member_epoch,
+        as_of(first.member_epoch, still),
+        as_of(first.member_epoch, gone[:1]),
+        as_of(first.member_epoch, [still[0], gone[0]]),
+        as_of(0, still),
+        as_of(given.member_epoch + 1, still),
+        as_of(given.member_epoch, gone),
+    ]
+
+
+@question
 def what_others_are_told_of_it(c: RawConnection, name: str) -> object:
     c.create_topic(name, 2)
     await_assignment(c, name, "a", joining(c, name, "a", [name]))

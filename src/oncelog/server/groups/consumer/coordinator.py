@@ -1,22 +1,36 @@
 """Brings heartbeats, timers and the disk to the groups of KIP-848: what one does is stored before anyone hears it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from oncelog.clock import Now
 from oncelog.server.coordinator_topic import KeyValue
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.consumer.finding import Finding, MayKnow, SeenTopics
 from oncelog.server.groups.consumer.group import ConsumerGroup
+from oncelog.server.groups.consumer.moving import downgraded, upgraded
 from oncelog.server.groups.consumer.records import encode
 from oncelog.server.groups.consumer.topics import Found
-from oncelog.server.groups.consumer.values import JOINS, Beat, BeatAnswer
+from oncelog.server.groups.consumer.values import JOINS, Beat, BeatAnswer, Place
 from oncelog.server.groups.group import Group
-from oncelog.server.groups.limits import consumer_limits_of
-from oncelog.server.groups.messages import MEMBER_BYTES, Leaving, Left
+from oncelog.server.groups.limits import consumer_limits_of, limits_of
+from oncelog.server.groups.messages import (
+    MEMBER_BYTES,
+    Effect,
+    JoinAnswer,
+    JoinRequest,
+    Leaving,
+    Left,
+    SyncAnswer,
+    SyncRequest,
+)
+from oncelog.server.groups.offsets import TopicPartition
+from oncelog.server.groups.records import encode_stored
 from oncelog.server.groups.store import AnyGroup, GroupStore, Settled
 from oncelog.server.settings import Settings
 from oncelog.server.topics import Topics
 
+C = TypeVar("C")
 HasRoom = Callable[[str, str, Now], bool]  # for another group, of a host
 
 
@@ -33,15 +47,18 @@ class ConsumerGroups:
         has_room: HasRoom,
         has_memory: Callable[[int], bool],
         noted: Callable[[AnyGroup], None],
+        tell: Callable[[Iterable[Effect]], None],
     ) -> None:
         """`noted` is told of a group that may want to be woken at another time, or hold more or less."""
         self._topics = topics
         self.finding = Finding(topics)
         self._store = store
         self._limits = consumer_limits_of(settings)
+        self._classic_limits = limits_of(settings)
         self._has_room = has_room
         self._has_memory = has_memory
         self._noted = noted
+        self._tell = tell
         self.is_enabled = "consumer" in settings.group_coordinator_rebalance_protocols
 
     def get(self, group_id: str) -> ConsumerGroup | None:
@@ -70,10 +87,12 @@ class ConsumerGroups:
             )
         self._check_memory(self._more_bytes(group_id, beat))
         former = self._store.groups.get(group_id)
-        group, first = self._group(group_id, former, beat, now)
+        topics = SeenTopics(self._topics, self.finding, may_know, found)
+        group, first = self._group(group_id, former, beat, topics, now)
         try:
-            topics = SeenTopics(self._topics, self.finding, may_know, found)
-            answer, settled = self._beat(group, first, beat, topics, now)
+            answer, settled = self._change(
+                group, now, lambda: self._beat(group, first, beat, topics, now), goes_on=beat.epoch != JOINS
+            )
         except BaseException:
             if former is None:
                 self._store.forget(group_id)
@@ -81,30 +100,61 @@ class ConsumerGroups:
                 self._store.replace(former)
             raise
         finally:
-            if self._store.groups.get(group_id) is group:
-                self._noted(group)
+            self._note(group_id)
+        if isinstance(former, Group):
+            self._tell(former.kill(ErrorCode.rebalance_in_progress))  # those who wait join again, as its members
         if settled is ErrorCode.none and (answer.assigned is not None or answer.epoch != beat.epoch):
             settled = self._store.settled(group_id)  # of what it was told before it may have heard nothing
         return answer, settled
 
     def leave(self, group: ConsumerGroup, leavings: Iterable[Leaving], now: Now) -> tuple[Settled, list[Left]]:
-        """By LeaveGroup: an administrator sends members away."""
-        topics = SeenTopics(self._topics, self.finding, _anything)
+        """By LeaveGroup: a member of the classic protocol goes, or an administrator sends any away."""
         try:
-            left = group.leave(leavings, topics, now)
-            return self._put(group, (), now), left
-        except BaseException as refusal:
-            group.take_back(now)
-            if not isinstance(refusal, KafkaError):
-                raise
+            return self._change(group, now, lambda: self._leave(group, leavings, now))
+        except KafkaError as refusal:
             return refusal.code, []
         finally:
-            self._noted(group)
+            self._note(group.group_id)
 
-    def in_older_words(self, group_id: str, error: ErrorCode) -> ErrorCode:
+    # Members of the classic protocol
+
+    def join(self, group: ConsumerGroup, request: JoinRequest, now: Now) -> tuple[JoinAnswer, Settled]:
+        is_new = request.member_id not in group.members.said
+        try:
+            return self._change(group, now, lambda: self._join(group, request, is_new, now), goes_on=not is_new)
+        except KafkaError as refusal:
+            return JoinAnswer(error=refusal.code, member_id=request.member_id), ErrorCode.none
+        finally:
+            self._note(group.group_id)
+
+    def sync(self, group: ConsumerGroup, request: SyncRequest, now: Now) -> tuple[SyncAnswer, Settled]:
+        try:
+            return group.classic.sync(request, self._seen, now), self._store.settled(group.group_id)
+        except KafkaError as refusal:
+            return SyncAnswer(error=refusal.code), ErrorCode.none
+        finally:
+            self._note(group.group_id)
+
+    def heartbeat_of_classic(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: Now
+    ) -> ErrorCode:
+        error = group.classic.heartbeat(member_id, instance_id, generation, self._seen, now)
+        self._note(group.group_id)
+        return error
+
+    # Offsets
+
+    def places(self, committed: Iterable[TopicPartition]) -> Iterator[Place]:
+        """Of the topics that are there."""
+        for name, index in committed:
+            topic = self._topics.get(name)
+            if topic is not None:
+                yield Place(topic.id.bytes, index)
+
+    def in_older_words(self, group_id: str, member_id: str, error: ErrorCode) -> ErrorCode:
         """For clients of OffsetCommit below version 9, who know nothing of KIP-848."""
         group = self.get(group_id)
-        is_members = group is not None and not group.is_empty
+        is_members = group is not None and not group.is_empty and not group.is_classic(member_id)
         if is_members and error in (ErrorCode.none, ErrorCode.stale_member_epoch):
             return ErrorCode.unsupported_version
         return ErrorCode.illegal_generation if error is ErrorCode.group_id_not_found else error
@@ -117,38 +167,65 @@ class ConsumerGroups:
 
     def tick(self, group: ConsumerGroup, now: Now) -> None:
         try:
-            group.fence_late(SeenTopics(self._topics, self.finding, _anything), now)
-            self._put(group, (), now)
-        except BaseException as refusal:
-            group.take_back(now)  # they have another session to be heard of
-            if not isinstance(refusal, KafkaError):
-                raise
-        self._noted(group)
+            self._change(group, now, lambda: self._fence(group, now))
+        except KafkaError:
+            pass  # they have another session to be heard of
+        self._note(group.group_id)
 
     def make_classic(self, group: ConsumerGroup, fresh: Group, now: Now) -> None:
         """One without members gives its place, and its offsets, to one of the classic protocol. Raises KafkaError."""
-        records = [encode(group.group_id, each) for each in group.tombstones()]
-        self._store.put_records(group.group_id, records, now)
+        self._store.put_records(group.group_id, self._store.tombstones(group), now)
         self._store.replace(fresh)
 
     # Below
+
+    @property
+    def _seen(self) -> SeenTopics:
+        """The topics, for what asks for no rights of a member's."""
+        return SeenTopics(self._topics, self.finding, _anything)
+
+    def _note(self, group_id: str) -> None:
+        group = self._store.groups.get(group_id)
+        if group is not None:
+            self._noted(group)
+
+    def _change(self, group: ConsumerGroup, now: Now, work: Callable[[], C], *, goes_on: bool = False) -> C:
+        """What cannot be stored has not happened. Where it is too much, whoever `goes_on` does so with what it has."""
+        try:
+            return work()
+        except BaseException as refusal:
+            group.take_back(now)
+            is_too_large = isinstance(refusal, KafkaError) and refusal.code is ErrorCode.group_max_size_reached
+            if not goes_on or not is_too_large or group.is_too_large(now):
+                raise
+        group.note_too_large(now)
+        return self._change(group, now, work)
 
     def _beat(
         self, group: ConsumerGroup, first: Iterable[KeyValue], beat: Beat, topics: SeenTopics, now: Now
     ) -> tuple[BeatAnswer, Settled]:
         held_bytes = group.held_bytes
-        try:
-            answer = group.heartbeat(beat, topics, now)
-            if beat.epoch == JOINS:
-                self._check_memory(group.held_bytes - held_bytes)  # with what all are to have now
-            return answer, self._put(group, first, now)
-        except BaseException as refusal:
-            group.take_back(now)
-            is_too_large = isinstance(refusal, KafkaError) and refusal.code is ErrorCode.group_max_size_reached
-            if beat.epoch == JOINS or not is_too_large or group.is_too_large(now):
-                raise
-        group.note_too_large(now)
-        return self._beat(group, first, beat, topics, now)  # its members go on with what they have
+        answer = group.heartbeat(beat, topics, now)
+        if beat.epoch == JOINS:
+            self._check_memory(group.held_bytes - held_bytes)  # with what all are to have now
+        return answer, self._put(group, first, topics, now)
+
+    def _join(self, group: ConsumerGroup, request: JoinRequest, is_new: bool, now: Now) -> tuple[JoinAnswer, Settled]:
+        topics, held_bytes = self._seen, group.held_bytes
+        answer = group.classic.join(request, topics, now)
+        if is_new:
+            self._check_memory(group.held_bytes - held_bytes)
+        return answer, self._put(group, (), topics, now, is_shared=group.members.is_reconciled)
+
+    def _leave(self, group: ConsumerGroup, leavings: Iterable[Leaving], now: Now) -> tuple[Settled, list[Left]]:
+        topics = self._seen
+        left = group.leave(leavings, topics, now)
+        return self._put(group, (), topics, now), left
+
+    def _fence(self, group: ConsumerGroup, now: Now) -> Settled:
+        topics = self._seen
+        group.fence_late(topics, now)
+        return self._put(group, (), topics, now)
 
     def _more_bytes(self, group_id: str, beat: Beat) -> int:
         """To be remembered of what a member says, where it says more than before."""
@@ -162,12 +239,12 @@ class ConsumerGroups:
             raise KafkaError(ErrorCode.coordinator_not_available)
 
     def _group(
-        self, group_id: str, former: AnyGroup | None, beat: Beat, now: Now
+        self, group_id: str, former: AnyGroup | None, beat: Beat, topics: SeenTopics, now: Now
     ) -> tuple[ConsumerGroup, Iterable[KeyValue]]:
         """And what is to be stored before what it does."""
         if isinstance(former, ConsumerGroup):
             return former, ()
-        if former is not None and (not former.is_empty or former.has_pending_ids):
+        if former is not None and not former.is_empty and beat.epoch != JOINS:
             raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
         if beat.epoch != JOINS:
             what = "Consumer group" if beat.epoch > JOINS else "Group"
@@ -179,21 +256,50 @@ class ConsumerGroups:
             made = ConsumerGroup(group_id, self._limits, host)
             self._store.add(made)
             return made, ()
-        group = ConsumerGroup(group_id, self._limits, former.made_by)
+        if former.is_empty:
+            group = ConsumerGroup(group_id, self._limits, former.made_by)
+        else:
+            group = upgraded(former, self._limits, topics, now)
         self._store.replace(group)
         return group, () if former.is_simple else self._store.tombstones(former)
 
-    def _put(self, group: ConsumerGroup, first: Iterable[KeyValue], now: Now) -> Settled:
-        done = group.members.take()
+    def _put(
+        self,
+        group: ConsumerGroup,
+        first: Iterable[KeyValue],
+        topics: SeenTopics,
+        now: Now,
+        *,
+        is_shared: bool = False,
+    ) -> Settled:
+        """`is_shared`: where it becomes a group of the classic protocol, everybody has what it is to have."""
+        group_id = group.group_id
+        if group.becomes_classic:
+            try:
+                return self._downgrade(group, topics, now, is_shared=is_shared)
+            except KafkaError as refusal:
+                if refusal.code is not ErrorCode.invalid_commit_offset_size:
+                    raise
+            group.stay(topics)
+        done = group.members.done
         if not done:
             return ErrorCode.none
         try:
-            settled = self._store.put_records(
-                group.group_id, [*first, *[encode(group.group_id, each) for each in done]], now
-            )
+            settled = self._store.put_records(group_id, [*first, *[encode(group_id, each) for each in done]], now)
         except KafkaError as refusal:
             if refusal.code is ErrorCode.invalid_commit_offset_size:  # a word for commits only
                 raise KafkaError(ErrorCode.group_max_size_reached, refusal.message) from None
             raise
         group.members.stored()
+        return settled
+
+    def _downgrade(self, group: ConsumerGroup, topics: SeenTopics, now: Now, *, is_shared: bool) -> Settled:
+        group_id, fresh = group.group_id, downgraded(group, self._classic_limits, topics, now)
+        stored = fresh.to_store()
+        records = [encode(group_id, each) for each in group.members.done] + self._store.tombstones(group)
+        settled = self._store.put_records(group_id, [*records, encode_stored(group_id, stored)], now)
+        fresh.note_assigned(stored)
+        self._store.replace(fresh)
+        if not is_shared:
+            self._tell(fresh.share_anew(now))
         return settled

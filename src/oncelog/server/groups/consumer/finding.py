@@ -4,11 +4,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from oncelog.security.patterns import REQUESTS_BYTES, BadPattern, compiled
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.consumer.topics import Found, KnownTopic
-from oncelog.server.topics import Topics
+from oncelog.server.topics import Topic, Topics
 
 MayKnow = Callable[[str], bool]  # of a topic, by its name
 FEW_TOPICS = 100  # 20 ms for the worst pattern and the longest names
@@ -65,14 +66,20 @@ class SeenTopics(NamedTuple):
         return self.topics.revision
 
     def get(self, name: str) -> KnownTopic | None:
-        topic = self.topics.get(name)
-        return None if topic is None else KnownTopic(topic.id.bytes, name, len(topic.partitions))
+        return _known(self.topics.get(name))
+
+    def by_id(self, topic_id: bytes) -> KnownTopic | None:
+        return _known(self.topics.by_id(UUID(bytes=topic_id)))
 
     def matching(self, pattern: str) -> Found:
         if self.found is not None and self.found.pattern == pattern:
             return self.found
         found = self.finding.find(pattern)
         return found._replace(names=frozenset(filter(self.may_know, found.names)))
+
+
+def _known(topic: Topic | None) -> KnownTopic | None:
+    return None if topic is None else KnownTopic(topic.id.bytes, topic.name, len(topic.partitions))
 
 
 @lru_cache(maxsize=256)

@@ -5,7 +5,7 @@ they could not be stored.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from oncelog.server.groups.consumer.values import (
@@ -67,8 +67,10 @@ class Members:
         self._names: Counter[str] = Counter()  # topics, by how many members name them
         self._patterns: Counter[str] = Counter()
         self._assignors: Counter[str] = Counter()
+        self._protocols: Counter[str] = Counter()  # of those that speak the classic one
+        self.classics = 0  # how many they are
         self._undo: list[Change] = []
-        self._done: list[Change] = []
+        self.done: list[Change] = []  # since it was stored the last time
 
     def __len__(self) -> int:
         return len(self.said)
@@ -106,6 +108,10 @@ class Members:
         """What most members ask for that ask for one."""
         return max(sorted(self._assignors), key=self._assignors.__getitem__, default=None)
 
+    def support_classic(self, names: Iterable[str]) -> bool:
+        """Whether all that speak the classic protocol have one of these in common."""
+        return any(self._protocols[name] == self.classics for name in names)
+
     @property
     def is_reconciled(self) -> bool:
         epoch, stable = self.target_epoch, MemberState.STABLE
@@ -115,19 +121,16 @@ class Members:
 
     def do(self, change: Change) -> None:
         self._undo.append(self._former(change))
-        self._done.append(change)
+        self.done.append(change)
         self.apply(change)
 
-    def take(self) -> list[Change]:
-        """What was done since the last time, in its order. `take_back` is possible until more is done."""
-        done, self._done = self._done, []
-        return done
-
     def stored(self) -> None:
+        """All of `done`, in its order. Until then it can be taken back."""
+        self.done.clear()
         self._undo.clear()
 
     def take_back(self) -> None:
-        self._done.clear()
+        self.done.clear()
         while self._undo:
             self.apply(self._undo.pop())
 
@@ -192,7 +195,10 @@ class Members:
 
     def _count(self, said: Said, by: int) -> None:
         self.held_bytes += by * (MEMBER_BYTES + said.held_bytes)
+        protocols = () if said.classic is None else said.classic.protocols
+        self.classics += by * (said.classic is not None)
         for counter, names in (
+            (self._protocols, [name for name, _ in protocols]),
             (self._names, said.topics),
             (self._patterns, (said.pattern,)),
             (self._assignors, (said.assignor,)),

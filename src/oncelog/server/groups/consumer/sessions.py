@@ -1,4 +1,5 @@
-"""Until when the members of a group must be heard of, and until when they must have given up what they were to."""
+"""Until when the members of a group must be heard of, and until when they must have done what they were told to: given
+up places, joined again, or asked for their share."""
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -12,7 +13,7 @@ class Sessions:
         self._heap: list[tuple[int, str]] = []
         self._noted_ms: dict[str, int] = {}
         self._session_ms: dict[str, int] = {}
-        self._revoking_ms: dict[str, int] = {}
+        self._acting_ms: dict[str, int] = {}
 
     @property
     def wake_ms(self) -> int | None:
@@ -22,22 +23,22 @@ class Sessions:
     def has(self, member_id: str) -> bool:
         return member_id in self._session_ms
 
-    def is_revoking(self, member_id: str) -> bool:
-        return member_id in self._revoking_ms
+    def is_to_act(self, member_id: str) -> bool:
+        return member_id in self._acting_ms
 
     def begin(self, member_id: str, deadline_ms: int) -> None:
         self._session_ms[member_id] = deadline_ms
         self._note(member_id)
 
-    def begin_revoking(self, member_id: str, deadline_ms: int) -> None:
-        self._revoking_ms[member_id] = deadline_ms
+    def begin_acting(self, member_id: str, deadline_ms: int) -> None:
+        self._acting_ms[member_id] = deadline_ms
         self._note(member_id)
 
-    def revoked(self, member_id: str) -> None:
-        self._revoking_ms.pop(member_id, None)
+    def acted(self, member_id: str) -> None:
+        self._acting_ms.pop(member_id, None)
 
     def end(self, member_id: str) -> None:
-        for deadlines in (self._session_ms, self._revoking_ms, self._noted_ms):
+        for deadlines in (self._session_ms, self._acting_ms, self._noted_ms):
             deadlines.pop(member_id, None)
 
     def passed(self, now_ms: int) -> Iterator[str]:
@@ -54,7 +55,7 @@ class Sessions:
                 self._note(member_id)
 
     def _deadline_ms(self, member_id: str) -> int | None:
-        found = [each[member_id] for each in (self._session_ms, self._revoking_ms) if member_id in each]
+        found = [each[member_id] for each in (self._session_ms, self._acting_ms) if member_id in each]
         return min(found, default=None)
 
     def _note(self, member_id: str) -> None:

@@ -26,6 +26,8 @@ class KnownTopics(Protocol):
 
     def get(self, name: str) -> KnownTopic | None: ...
 
+    def by_id(self, topic_id: bytes) -> KnownTopic | None: ...
+
     def matching(self, pattern: str) -> Found:
         """The topics that a pattern finds, of those that the client may know of. They may be some that were there a
         moment ago."""

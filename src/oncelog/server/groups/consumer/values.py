@@ -10,9 +10,10 @@ from enum import Enum
 from typing import NamedTuple
 
 from oncelog.server.errors import ErrorCode
-from oncelog.server.groups.messages import MEMBER_BYTES
+from oncelog.server.groups.messages import MEMBER_BYTES, bytes_of_protocols
 
 NAME_BYTES = 64  # of memory, for each name of a topic beside its text
+NEVER = 2**31  # an epoch
 JOINS, LEAVES, LEAVES_FOR_A_WHILE = 0, -1, -2  # instead of an epoch, in what a member says
 
 
@@ -49,6 +50,9 @@ class ConsumerLimits:
     max_members: int = 5_000
     assignment_interval_ms: int = 0
     assignors: tuple[str, ...] = ("uniform", "range")
+    may_upgrade: bool = True  # a group of the classic protocol, while it has members
+    may_downgrade: bool = True
+    max_classic_members: int = 10_000  # of a group of the classic protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,15 @@ class Classic:
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
+
+    @property
+    def protocol_name(self) -> str:
+        """All of them say the same of what it reads and has: the first speaks for it."""
+        return self.protocols[0][0] if self.protocols else ""
+
+    @property
+    def metadata(self) -> bytes:
+        return self.protocols[0][1] if self.protocols else b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +90,8 @@ class Said:
     def held_bytes(self) -> int:
         texts = (self.instance_id, self.rack_id, self.client_id, self.client_host, self.pattern, self.assignor)
         names = sum(map(len, self.topics)) + NAME_BYTES * len(self.topics)
-        return sum(len(each) for each in texts if each is not None) + names
+        classic = 0 if self.classic is None else bytes_of_protocols(self.classic.protocols)
+        return sum(len(each) for each in texts if each is not None) + names + classic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +104,10 @@ class Current:
     state: MemberState = MemberState.STABLE
     assigned: Epochs
     revoking: Epochs
+
+    def since(self, place: Place) -> int:
+        """The epoch in which it became its own; one that never comes where it is not."""
+        return self.assigned.get(place, self.revoking.get(place, NEVER))
 
 
 NEW = Current(assigned={}, revoking={})

@@ -1,0 +1,160 @@
+"""A group with members goes from one protocol to the other, as `group.consumer.migration.policy` lets it.
+
+It goes over to KIP-848 with its first member that speaks it, and back when the last of them is out. What its members
+have, their ids and the generation stay, so whoever is told to join again may still commit. Both ways it is one batch of
+records.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from oncelog.clock import Now
+from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.groups.consumer.classic import names_of, places_of
+from oncelog.server.groups.consumer.group import ConsumerGroup
+from oncelog.server.groups.consumer.topics import KnownTopics, topics_hash
+from oncelog.server.groups.consumer.values import (
+    Change,
+    Classic,
+    ConsumerLimits,
+    Current,
+    GroupEpoch,
+    MemberCurrent,
+    MemberSaid,
+    Place,
+    Places,
+    Said,
+    Target,
+    TargetEpoch,
+)
+from oncelog.server.groups.embedded import Malformed, Subscription, read_share, read_subscription, share_bytes
+from oncelog.server.groups.group import Group
+from oncelog.server.groups.member import Member
+from oncelog.server.groups.messages import GroupLimits
+from oncelog.server.groups.subscription import CONSUMER_PROTOCOL
+
+MOST_MEMBERS = 500  # go over at once, on the loop
+MOST_PLACES = 10_000
+MOST_NAMES = 10_000  # of topics, in all that is said differently
+
+MALFORMED = "the embedded consumer protocol is malformed."
+CUSTOM_ASSIGNOR = (
+    "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor "
+    "before re-attempting the upgrade."
+)
+
+
+class _Moved(NamedTuple):
+    member_id: str
+    said: Said
+    has: Places
+
+
+def upgraded(former: Group, limits: ConsumerLimits, topics: KnownTopics, now: Now) -> ConsumerGroup:
+    """With all that is to be stored of it (`members.done`). Raises KafkaError."""
+    _check(former, limits)
+    group = ConsumerGroup(former.group_id, limits, former.made_by)
+    try:
+        moved = list(_read(former, topics))
+    except Malformed:
+        raise _refused(former, MALFORMED) from None
+    for change in _changes(moved, former.generation, topics):
+        group.members.do(change)
+    for each in moved:
+        group.begin_session(each.member_id, each.said, now)
+    return group
+
+
+def downgraded(group: ConsumerGroup, limits: GroupLimits, topics: KnownTopics, now: Now) -> Group:
+    """All of its members speak the classic protocol. In the generation in which they are they have what they were to
+    have."""
+    return Group.moved(group.group_id, group.members.epoch, _classic_members(group, topics), limits, now, group.made_by)
+
+
+def _check(former: Group, limits: ConsumerLimits) -> None:
+    if not limits.may_upgrade:
+        raise _refused(former, "online upgrade is disabled.")
+    if former.protocol_type != CONSUMER_PROTOCOL:
+        raise _refused(former, "the group does not use the consumer embedded protocol.")
+    if len(former.members) > min(limits.max_members, MOST_MEMBERS):
+        raise _refused(former, "the group size exceeds the consumer group maximum size.")
+
+
+def _refused(former: Group, why: str) -> KafkaError:
+    text = f"Cannot upgrade classic group {former.group_id} to consumer group because {why}"
+    return KafkaError(ErrorCode.group_id_not_found, text)
+
+
+def _read(former: Group, topics: KnownTopics) -> Iterator[_Moved]:
+    """A member has what it was told last, and what it had as it joined last if nobody was given that: it may not have
+    heard yet that it is to give it up. (Kafka goes by the first alone.)"""
+    known: dict[bytes, Subscription] = {}  # most members say the same
+    shares = dict(_shares(former, topics))
+    taken = set[Place]().union(*shares.values())
+    if sum(map(len, shares.values())) > len(taken):
+        raise Malformed("partitions that two members have")
+    for member in former.members:
+        classic = Classic(session_timeout_ms=member.session_timeout_ms, protocols=tuple(member.protocols.items()))
+        subscription = known.get(classic.metadata)
+        if subscription is None:
+            subscription = known[classic.metadata] = read_subscription(classic.metadata)
+            _check_count(sum(len(each.topics) + len(each.has) for each in known.values()), MOST_NAMES)
+        had = places_of(subscription.has, topics) - taken
+        taken |= had
+        _check_count(len(taken), MOST_PLACES)
+        said = Said(
+            instance_id=member.instance_id,
+            rack_id=subscription.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            topics=tuple(sorted(set(subscription.topics))),
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            classic=classic,
+        )
+        yield _Moved(member.member_id, said, shares[member.member_id] | had)
+
+
+def _shares(former: Group, topics: KnownTopics) -> Iterator[tuple[str, Places]]:
+    count = 0
+    for member in former.members:
+        share = read_share(member.assignment)
+        if share.has_user_data:
+            raise _refused(former, CUSTOM_ASSIGNOR)
+        places = places_of(share.partitions, topics)
+        count += len(places)
+        _check_count(count, MOST_PLACES)
+        yield member.member_id, places
+
+
+def _check_count(count: int, most: int) -> None:
+    if count > most:
+        raise Malformed(f"{count}, where {most} are the most")
+
+
+def _changes(moved: list[_Moved], epoch: int, topics: KnownTopics) -> Iterator[Change]:
+    names = frozenset().union(*(each.said.topics for each in moved))
+    for member_id, said, _ in moved:
+        yield MemberSaid(member_id, said)
+    yield GroupEpoch(epoch, topics_hash(names, topics))
+    for member_id, _, has in moved:
+        yield Target(member_id, has)
+    yield TargetEpoch(epoch)
+    for member_id, _, has in moved:
+        current = Current(epoch=epoch, previous_epoch=epoch, assigned=dict.fromkeys(has, epoch), revoking={})
+        yield MemberCurrent(member_id, current)
+
+
+def _classic_members(group: ConsumerGroup, topics: KnownTopics) -> Iterator[Member]:
+    for member_id, said in group.members.said.items():
+        classic = said.classic
+        assert classic is not None
+        yield Member(
+            member_id=member_id,
+            instance_id=said.instance_id,
+            client_id=said.client_id,
+            client_host=said.client_host,
+            session_timeout_ms=classic.session_timeout_ms,
+            rebalance_timeout_ms=said.rebalance_timeout_ms,
+            protocols=dict(classic.protocols),
+            assignment=share_bytes(classic.metadata, names_of(group.members.target_of(member_id), topics)),
+        )
