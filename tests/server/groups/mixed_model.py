@@ -60,9 +60,11 @@ class Client:
 
 
 class Model:
-    def __init__(self, seed: int) -> None:
-        self.random = Random(seed)
-        self.house = House(f"group.consumer.session.timeout.ms={SESSION_MS}", "group.min.session.timeout.ms=1000")
+    def __init__(self, seed: int, policy: str) -> None:
+        self.random, self.policy = Random(seed), policy
+        self.house = House(
+            f"group.consumer.session.timeout.ms={SESSION_MS}", f"group.consumer.migration.policy={policy}"
+        )
         self.house.make_topic("apples", 4)
         self.house.make_topic("pears", 3)
         self.clients = [Client(f"c{n}", instance_id=f"s{n}" if n >= 3 else None, is_eager=n % 2 == 0) for n in range(5)]
@@ -286,7 +288,7 @@ class Model:
         held = Counter(at for client in self.clients for at in client.has)
         assert held == Counter(wanted), f"{held} where {wanted} is there"
         has_newer = any(not each.is_classic for each in self.clients)
-        assert self._kind() == ("consumer" if has_newer else "classic")
+        assert self._kind() == "consumer" if has_newer else self.policy == "upgrade" or self._kind() == "classic"
         now = self.house.clock.now()
         for each in self.clients:
             error = self.house.groups.check_commit("g", each.member_id, each.instance_id, each.epoch, now)

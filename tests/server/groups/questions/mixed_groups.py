@@ -30,7 +30,7 @@ class Member:
         return heartbeat(self.c, self.group, self.id, self.generation, **self.instance)
 
     def join(self, **more: Any) -> Any:
-        answer = join(self.c, self.group, self.id, **(self.more | self.instance | more))
+        answer = join(self.c, self.group, self.id, version=7, **(self.more | self.instance | more))
         if error_of(answer) == "none":
             self.id, self.generation = answer.member_id, answer.generation_id
         return answer
@@ -217,3 +217,18 @@ def an_administrator_sends_the_last_newer_member_away(c: RawConnection, name: st
     settled(c, name, classic, "b", came.member_epoch, [1, 1])
     left = c.call("leave_group", 3, group_id=name, members=[{"member_id": "b"}])
     return error_of(left), [error_of(each) for each in left.members], type_of(c, name), classic.heartbeat()
+
+
+def as_its_policy_lets_it(c: RawConnection, name: str) -> object:
+    """No question to every broker: it is asked of those with another policy."""
+    c.create_topic(name, 2)
+    classic = Member(c, name, 2)
+    classic.sync()
+    found = [refused(c, name, name), type_of(c, name)]
+    other = f"{name}-newer"
+    c.create_topic(other, 2)
+    came = joining(c, other, "b", [other])
+    second = Member(c, other, 2)
+    settled(c, other, second, "b", came.member_epoch, [1, 1])
+    beat(c, other, "b", -1)
+    return [*found, type_of(c, other)]

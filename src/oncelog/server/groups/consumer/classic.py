@@ -35,14 +35,18 @@ class ClassicMembers:
         subscription = self._subscription(request)
         if request.needs_known_id and not request.member_id and request.instance_id is None:
             return JoinAnswer(error=ErrorCode.member_id_required, member_id=member_id)
-        replaced = self._replaced(request)
+        replaced, has = self._replaced(request), places_of(subscription.has, topics)
+        if replaced is None and request.member_id and has:
+            # It was sent away and does not know it. (Kafka takes it, and what it has is another's by now.) Who was
+            # handed out an id has nothing.
+            raise KafkaError(ErrorCode.unknown_member_id)
         spoke_classic = replaced is None or members.said[replaced].classic is not None
         assignor = None if replaced is None else members.said[replaced].assignor
         former = members.current_of(member_id)
         if replaced not in (None, member_id):
             former = sharing.take_over(replaced, member_id)
         said = _said(request, subscription, assignor)
-        current = sharing.come_on(member_id, said, places_of(subscription.has, topics), topics, now)
+        current = sharing.come_on(member_id, said, has, topics, now)
         is_stuck = current.state is MemberState.UNREVOKED and current == former
         if not (is_stuck and sharing.sessions.is_to_act(member_id)):
             sharing.begin_acting(member_id, said, now)

@@ -123,7 +123,7 @@ class ConsumerGroups:
         try:
             return self._change(group, now, lambda: self._join(group, request, is_new, now), goes_on=not is_new)
         except KafkaError as refusal:
-            return JoinAnswer(error=refusal.code, member_id=request.member_id), ErrorCode.none
+            return JoinAnswer(error=refusal.code), ErrorCode.none
         finally:
             self._note(group.group_id)
 
