@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.groups.consumer import moving
+from oncelog.server.groups.consumer import moving, sharing
 from oncelog.server.groups.consumer.group import ConsumerGroup
-from oncelog.server.groups.consumer.values import LEAVES, NOWHERE, BeatAnswer, MemberState
+from oncelog.server.groups.consumer.values import JOINS, LEAVES, NOWHERE, Beat, BeatAnswer, MemberState
 from oncelog.server.groups.embedded import read_share, share_bytes
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.messages import JoinAnswer, Leaving, SyncAnswer, SyncRequest
@@ -17,6 +17,7 @@ from oncelog.server.groups.state import State
 from tests.log.memory_disk import MemoryDisk
 from tests.server.groups.consumer_support import assigned, beat, indexes
 from tests.server.groups.support import SESSION_MS, House, join_request, joined
+from tests.server.groups.two_brokers import move, two_brokers
 from tests.server.groups.words import subscription
 from tests.server.topics_support import grow_to
 
@@ -236,6 +237,40 @@ async def test_a_mixed_group_is_read_back(house: House) -> None:
     assert (group.generation, len(group.members), group.protocol_type) == (epoch, 1, "consumer")
 
 
+async def test_a_mixed_group_goes_on_where_its_partition_went() -> None:
+    house, first, second = two_brokers()
+    house.groups = first.groups
+    classic = Classic(house, "a")
+    await classic.join()
+    await classic.sync(**{classic.id: (0,)})
+    came(house)
+    move(house, second, first)
+    assert classic.beat() is ErrorCode.not_coordinator
+    house.groups = second.groups
+    assert (classic.beat(), classic.commits()) == (REBALANCING, NONE)
+    await classic.join()
+    assert await classic.share() == (0,)
+    goes(house)
+    move(house, first, second)
+    house.groups = first.groups
+    assert isinstance(group_of(house), Group)
+    assert (classic.beat(), house.offset("g", "t")) == (NONE, 5)
+
+
+async def test_nobody_hears_of_what_could_still_be_lost() -> None:
+    house = a_house("oncelog.flush=every")
+    joins = Beat(member_id="b", epoch=JOINS, rebalance_timeout_ms=1, topics=("t",), owned=NOWHERE)
+    house.groups.consumer.heartbeat("g", joins, lambda name: True, house.clock.now())
+    answer = house.groups.join("g", join_request(), house.clock.now())
+    await asyncio.sleep(0)
+    assert isinstance(answer, asyncio.Future)
+    assert not answer.done()
+    partition = house.flushes[-1]
+    partition.log.flush()
+    partition.wake()
+    assert (await answer).generation == newer(house).members.current_of("m1").epoch
+
+
 async def test_a_group_that_could_not_be_stored_has_not_gone_over(house: House) -> None:
     classic = await alone(house)
     assert isinstance(house.disk, MemoryDisk)
@@ -322,11 +357,16 @@ async def test_a_group_in_which_two_members_have_the_same_does_not_go_over(house
 
 
 async def test_no_more_members_go_over_than_take_no_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "MOST_MEMBERS", 0)
     classic = await alone(house)
-    with pytest.raises(KafkaError) as refused:
-        came(house)
-    assert (refused.value.code, classic.beat()) == (ErrorCode.group_id_not_found, NONE)
+    with monkeypatch.context() as patch:
+        patch.setattr(moving, "MOST_MOVED", 0)
+        with pytest.raises(KafkaError) as refused:
+            came(house)
+        assert (refused.value.code, classic.beat()) == (ErrorCode.group_id_not_found, NONE)
+    came(house)
+    monkeypatch.setattr(sharing, "MOST_MOVED", 0)
+    goes(house)
+    assert set(newer(house).members.said) == {classic.id}
 
 
 @pytest.mark.parametrize("bound", ["MOST_PLACES", "MOST_NAMES"])

@@ -14,6 +14,7 @@ from oncelog.server.groups.consumer.classic import names_of, places_of
 from oncelog.server.groups.consumer.group import ConsumerGroup
 from oncelog.server.groups.consumer.topics import KnownTopics, topics_hash
 from oncelog.server.groups.consumer.values import (
+    MOST_MOVED,
     Change,
     Classic,
     ConsumerLimits,
@@ -33,7 +34,6 @@ from oncelog.server.groups.member import Member
 from oncelog.server.groups.messages import GroupLimits
 from oncelog.server.groups.subscription import CONSUMER_PROTOCOL
 
-MOST_MEMBERS = 500  # go over at once, on the loop
 MOST_PLACES = 10_000
 MOST_NAMES = 10_000  # of topics, in all that is said differently
 
@@ -76,7 +76,7 @@ def _check(former: Group, limits: ConsumerLimits) -> None:
         raise _refused(former, "online upgrade is disabled.")
     if former.protocol_type != CONSUMER_PROTOCOL:
         raise _refused(former, "the group does not use the consumer embedded protocol.")
-    if len(former.members) > min(limits.max_members, MOST_MEMBERS):
+    if len(former.members) > min(limits.max_members, MOST_MOVED):
         raise _refused(former, "the group size exceeds the consumer group maximum size.")
 
 

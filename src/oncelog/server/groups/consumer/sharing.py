@@ -12,6 +12,7 @@ from oncelog.server.groups.consumer.reconciling import reconciled
 from oncelog.server.groups.consumer.sessions import Sessions
 from oncelog.server.groups.consumer.topics import KnownTopics, topics_hash
 from oncelog.server.groups.consumer.values import (
+    MOST_MOVED,
     NEW,
     Change,
     ConsumerLimits,
@@ -174,7 +175,7 @@ class Sharing:
     def may_become_classic(self) -> bool:
         count, limits = len(self.members), self.limits
         is_all = 0 < count == self.members.classics
-        return is_all and limits.may_downgrade and count <= limits.max_classic_members
+        return is_all and limits.may_downgrade and count <= min(limits.max_classic_members, MOST_MOVED)
 
     def stay(self, topics: KnownTopics) -> None:
         """It cannot become one of the classic protocol: what that would be is too much to be stored."""
