@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from oncelog.settings import LONG_MAX, Setting, SettingsError
-from oncelog.settings.declaring import boolean, choice, declared, integer, long, number, text, texts
+from oncelog.settings.declaring import boolean, declared, integer, long, number, text, texts
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -332,11 +332,11 @@ class Settings:
     group_consumer_assignment_interval_ms: int = integer(
         0, "How often such a group shares anew, at most. Kafka's 1000 would make every test wait.", low=0
     )
-    group_consumer_migration_policy: str = choice(
+    group_consumer_migration_policy: str = text(
         "bidirectional",
         "Whether a group goes over to the other protocol while it has members: to KIP-848's (upgrade) when the first "
         "member that speaks it joins, back (downgrade) when the last one has left.",
-        ("disabled", "upgrade", "downgrade", "bidirectional"),
+        words=("disabled", "upgrade", "downgrade", "bidirectional"),
     )
     group_coordinator_rebalance_protocols: tuple[str, ...] = texts(
         ("classic", "consumer"), "The protocols of groups that are served."
