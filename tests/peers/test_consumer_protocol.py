@@ -173,9 +173,9 @@ def test_members_go_on_when_their_coordinator_is_killed() -> None:
 class Verifiable:
     """A consumer of Java's in a process of its own, and what it said."""
 
-    def __init__(self, server: Server, *more: str) -> None:
+    def __init__(self, server: Server, *more: str, protocol: str = "CONSUMER") -> None:
         address = ("--bootstrap-server", server.bootstrap_servers)
-        about = ("--topic", "t", "--group-id", "g", "--group-protocol", "CONSUMER", "--verbose", *more)
+        about = ("--topic", "t", "--group-id", "g", "--group-protocol", protocol, "--verbose", *more)
         try:
             command = kafka_java("org.apache.kafka.tools.VerifiableConsumer", *address, *about)
         except MissingPeer as missing:
@@ -236,3 +236,42 @@ def test_java_members_share_are_killed_and_come_back(server: Server) -> None:
         produce(server, RECORDS)
         everything = {(index, offset) for index in range(PARTITIONS) for offset in range(2 * RECORDS // PARTITIONS)}
         until(lambda: everything <= {each for m in members for each in m.records}, "every record")
+
+
+@pytest.mark.peers
+@pytest.mark.thorough
+def test_java_members_take_a_group_to_the_other_protocol_and_back(server: Server) -> None:
+    produce(server, RECORDS)
+    eager = "--assignment-strategy", "org.apache.kafka.clients.consumer.RangeAssignor"
+    members: list[Verifiable] = []
+
+    def comes(protocol: str, *more: str) -> Verifiable:
+        members.append(Verifiable(server, *more, protocol=protocol))
+        return members[-1]
+
+    try:
+        first, second = comes("CLASSIC"), comes("CLASSIC", *eager)
+        java_shares([first, second], [3, 3])
+        third = comes("CONSUMER")
+        java_shares([first, second, third], [2, 2, 2])
+        first.end()
+        second.end()
+        java_shares([third], [6])
+        fourth = comes("CLASSIC")
+        java_shares([third, fourth], [3, 3])
+        third.end()
+        java_shares([fourth], [6])
+        produce(server, RECORDS)
+        count = Counter[tuple[int, int]]()
+
+        def is_read() -> bool:
+            count.clear()
+            count.update(record for each in members for record in tuple(each.records))
+            return len(count) == 2 * RECORDS
+
+        until(is_read, "every record", give_up_seconds=PATIENCE_S)
+        assert set(count.values()) == {1}
+    finally:
+        for each in members:
+            if each.process.poll() is None:
+                each.end(kill=True)

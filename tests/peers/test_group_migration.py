@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from oncelog.client import Consumer as OurConsumer
 from oncelog.embedded import Server
 from tests.peers.apache import quick_kafka
 from tests.waiting import until
@@ -18,25 +19,30 @@ from tests.waiting import until
 PARTITIONS, PATIENCE_S = 6, 60
 KAFKAS = {"group.consumer.heartbeat.interval.ms": "100", "group.consumer.min.heartbeat.interval.ms": "100"}
 OURS = {"group.consumer.heartbeat.interval.ms": 100}
-CLASSIC = {"group.protocol": "classic", "heartbeat.interval.ms": 200, "session.timeout.ms": 6_000}
-NEWER = {"group.protocol": "consumer"}
+CLASSIC: dict[str, Any] = {
+    "group.protocol": "classic",
+    "heartbeat.interval.ms": 200,
+    "session.timeout.ms": 6_000,
+    "log_level": 0,
+}
+OUR_MEMBER = {"make": OurConsumer, "heartbeat.interval.ms": 200, "session.timeout.ms": 6_000}
+NEWER = {"group.protocol": "consumer", "log_level": 0}
 
 
 class Reader:
     """A member with a thread of its own: it reads, commits and goes."""
 
-    def __init__(self, address: str, name: str, **config: Any) -> None:
+    def __init__(self, address: str, name: str, make: Any = Consumer, **config: Any) -> None:
         settings: dict[str, Any] = {
             "bootstrap.servers": address,
             "group.id": "g",
             "client.id": name,
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": 100,
-            "log_level": 0,
         }
         self.records: list[tuple[int, int]] = []
         self.has: frozenset[int] = frozenset()
-        self._consumer = Consumer(settings | config)
+        self._consumer = make(settings | config)
         self._consumer.subscribe(["t"])
         self._must_go = threading.Event()
         self._thread = threading.Thread(target=self._read, name=name)
@@ -116,12 +122,12 @@ def running(address: str) -> Iterator[Run]:
         run.stop()
 
 
-def roll_over_and_back(run: Run, **classic: Any) -> None:
+def roll_over_and_back(run: Run, classic: dict[str, Any]) -> None:
     for _ in range(2):
-        run.add(**(CLASSIC | classic))
+        run.add(**classic)
     run.await_shares()
     run.produce()
-    for there, kind in ((NEWER, "CONSUMER"), (CLASSIC | classic, "CLASSIC")):
+    for there, kind in ((NEWER, "CONSUMER"), (classic, "CLASSIC")):
         for _ in range(2):
             run.replace_first(**there)
         assert run.types() == {kind}
@@ -142,7 +148,7 @@ def test_librdkafkas_members_are_restarted_in_the_other_protocol_and_back() -> N
         Server(settings=OURS) as server,
         running(server.bootstrap_servers) as run,
     ):
-        roll_over_and_back(run)
+        roll_over_and_back(run, CLASSIC)
 
 
 @pytest.mark.peers
@@ -152,11 +158,19 @@ def test_librdkafkas_cooperative_members_are_restarted_in_the_other_protocol_and
         Server(settings=OURS) as server,
         running(server.bootstrap_servers) as run,
     ):
-        roll_over_and_back(run, **{"partition.assignment.strategy": "cooperative-sticky"})
+        roll_over_and_back(run, CLASSIC | {"partition.assignment.strategy": "cooperative-sticky"})
+
+
+@pytest.mark.peers
+@pytest.mark.thorough
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_our_members_make_room_for_librdkafkas_newer_ones_and_come_back(strategy: str) -> None:
+    with Server(settings=OURS) as server, running(server.bootstrap_servers) as run:
+        roll_over_and_back(run, OUR_MEMBER | {"partition.assignment.strategy": strategy})
 
 
 @pytest.mark.peers
 @pytest.mark.thorough
 def test_kafka_lets_them_do_the_same(tmp_path: Path) -> None:
     with quick_kafka(tmp_path, KAFKAS) as kafka, running(kafka.bootstrap_servers) as run:
-        roll_over_and_back(run)
+        roll_over_and_back(run, CLASSIC)
