@@ -66,13 +66,13 @@ class Reader:
 
 
 class Run:
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, copies: int) -> None:
         self.address = address
         self.produced = 0
         self.readers: list[Reader] = []
         self.gone: list[Reader] = []
         self.admin = AdminClient({"bootstrap.servers": address})
-        self.admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(PATIENCE_S)
+        self.admin.create_topics([NewTopic("t", PARTITIONS, copies)])["t"].result(PATIENCE_S)
 
     def add(self, **config: Any) -> None:
         self.readers.append(Reader(self.address, f"r{len(self.readers) + len(self.gone)}", **config))
@@ -104,9 +104,8 @@ class Run:
     def read(self) -> Counter[tuple[int, int]]:
         return Counter(record for each in (*self.gone, *self.readers) for record in tuple(each.records))
 
-    def types(self) -> set[object]:
-        described = self.admin.describe_consumer_groups(["g"])["g"].result(PATIENCE_S)
-        return {described.type.name}
+    def described(self) -> Any:
+        return self.admin.describe_consumer_groups(["g"])["g"].result(PATIENCE_S)
 
     def stop(self) -> None:
         for each in self.readers:
@@ -114,8 +113,8 @@ class Run:
 
 
 @contextmanager
-def running(address: str) -> Iterator[Run]:
-    run = Run(address)
+def running(address: str, copies: int = 1) -> Iterator[Run]:
+    run = Run(address, copies)
     try:
         yield run
     finally:
@@ -130,7 +129,7 @@ def roll_over_and_back(run: Run, classic: dict[str, Any]) -> None:
     for there, kind in ((NEWER, "CONSUMER"), (classic, "CLASSIC")):
         for _ in range(2):
             run.replace_first(**there)
-        assert run.types() == {kind}
+        assert run.described().type.name == kind
     committed = Consumer({"bootstrap.servers": run.address, "group.id": "g"})
     wanted = [TopicPartition("t", index) for index in range(PARTITIONS)]
 
@@ -167,6 +166,24 @@ def test_librdkafkas_cooperative_members_are_restarted_in_the_other_protocol_and
 def test_our_members_make_room_for_librdkafkas_newer_ones_and_come_back(strategy: str) -> None:
     with Server(settings=OURS) as server, running(server.bootstrap_servers) as run:
         roll_over_and_back(run, OUR_MEMBER | {"partition.assignment.strategy": strategy})
+
+
+@pytest.mark.peers
+@pytest.mark.thorough
+def test_members_of_both_kinds_go_on_when_their_coordinator_is_killed() -> None:
+    with Server(brokers=3, settings=OURS) as server, running(server.bootstrap_servers, copies=3) as run:
+        run.add(**CLASSIC)
+        run.await_shares()
+        run.add(**NEWER)
+        run.await_shares()
+        run.produce()
+        before = [each.has for each in run.readers]
+        server.kill(run.described().coordinator.id)
+        run.produce()
+        assert [each.has for each in run.readers] == before, "nothing moved, but the coordinator"
+        run.readers.pop().go()
+        run.await_shares()
+        assert run.described().type.name == "CLASSIC"
 
 
 @pytest.mark.peers

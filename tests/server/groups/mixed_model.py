@@ -26,6 +26,7 @@ from tests.server.topics_support import grow_to
 
 SESSION_MS, REBALANCE_MS, BEAT_MS = 10_000, 20_000, 1_000
 TOPICS = ("apples", "pears")
+REFUSED_BY_THE_DISK = ErrorCode.not_coordinator, ErrorCode.coordinator_not_available
 
 At = tuple[str, int]
 
@@ -153,7 +154,7 @@ class Model:
             elif code is ErrorCode.fenced_instance_id:
                 client.is_out, client.has = True, frozenset()
             else:
-                assert code in (ErrorCode.not_coordinator, ErrorCode.unreleased_instance_id), refusal
+                assert code in (*REFUSED_BY_THE_DISK, ErrorCode.unreleased_instance_id), refusal
             return
         assert settled is ErrorCode.none
         client.says_all = is_lost
@@ -240,7 +241,7 @@ class Model:
             if error is ErrorCode.unknown_member_id:
                 client.member_id = ""
         else:
-            assert error in (ErrorCode.rebalance_in_progress, ErrorCode.not_coordinator), error
+            assert error in (*REFUSED_BY_THE_DISK, ErrorCode.rebalance_in_progress), error
             client.must_join, client.must_sync = True, False
 
     def _leave(self, client: Client) -> None:
