@@ -318,6 +318,30 @@ async def test_who_sends_heartbeats_but_does_not_do_what_it_is_told_is_out(house
         house.timers.advance(5_000)
 
 
+async def test_who_must_act_has_no_more_time_because_the_disk_refused_something(house: House) -> None:
+    classic = await alone(house, rebalance_ms=8_000)
+    came(house)
+    assert classic.beat() is REBALANCING
+    house.timers.advance(5_000)
+    assert isinstance(house.disk, MemoryDisk)
+    house.disk.fail("pwritev", errno.ENOSPC, times=1)
+    with pytest.raises(KafkaError):
+        came(house, "c")
+    assert classic.beat() is REBALANCING
+    house.timers.advance(3_000)
+    assert classic.beat() is ErrorCode.unknown_member_id
+
+
+async def test_who_was_sent_away_and_joins_again_with_what_it_had_is_told_so(house: House) -> None:
+    classic, epoch = await both(house)
+    classic.leave()
+    classic.has = (0, 1)
+    assert (await classic.join()).error is ErrorCode.unknown_member_id
+    beat(house, "b", epoch)
+    classic.has = ()
+    assert (await classic.join()).error is NONE
+
+
 async def test_a_group_of_classic_members_alone_notices_new_partitions() -> None:
     house = a_house("group.consumer.migration.policy=upgrade")
     classic = await alone(house)

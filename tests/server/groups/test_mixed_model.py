@@ -2,21 +2,33 @@
 partition has two readers, and all have one when it is quiet."""
 
 from collections import Counter
+from collections.abc import Callable
+from random import Random
+from uuid import UUID
 
 import pytest
 
+from oncelog.server import local_topics
 from tests.depth import deeper, scaled
 from tests.server.groups.mixed_model import Model
 
-SEEDS = 10
+SEEDS = 6
 STEPS = 200
+
+
+def ids_from(random: Random) -> Callable[[], UUID]:
+    """Of topics: by their ids partitions are shared out."""
+    return lambda: UUID(int=random.getrandbits(128))
 
 
 @deeper
 @pytest.mark.parametrize("policy", ["bidirectional", "upgrade"])
-async def test_no_partition_has_two_readers_while_members_change_their_protocol(policy: str) -> None:
+async def test_no_partition_has_two_readers_while_members_change_their_protocol(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     moves: Counter[str] = Counter()
     for seed in range(scaled(SEEDS)):
+        monkeypatch.setattr(local_topics, "uuid4", ids_from(Random(seed)))
         model = Model(seed, policy)
         try:
             for _ in range(STEPS):

@@ -95,7 +95,8 @@ class Sharing:
             if not self.sessions.has(member_id):
                 self.begin_session(member_id, said, now)
             current = self.members.current_of(member_id)
-            self.watch(member_id, said, current if self.sessions.is_to_act(member_id) else NEW, current, now)
+            if said.classic is None or current.state is MemberState.UNREVOKED:  # else it may have to join, or to ask
+                self.watch(member_id, said, current if self.sessions.is_to_act(member_id) else NEW, current, now)
 
     # One member
 
