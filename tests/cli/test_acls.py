@@ -54,15 +54,21 @@ def test_a_rule_is_added_listed_and_removed(acls: Oncelog) -> None:
     assert acls("acls", "-J").json == acls(*removing).json == []
 
 
-def test_what_was_made_is_told_and_what_may_be_done_must_be_said(acls: Oncelog) -> None:
+def test_what_was_made_is_told_and_without_an_operation_it_is_all_of_them(acls: Oncelog) -> None:
     whom = ("--deny-principal", "User:*", "--deny-host", "10.0.0.1", "--cluster")
-    assert "say what may be done: --operation, --producer or --consumer" in acls.run("acls add", *whom).refusal
-    said = acls("acls add", *whom, "--operation", "All")
-    assert said.lines == [
+    assert acls("acls add", *whom).lines == [
         "PERMISSION  PRINCIPAL  HOST      OPERATION  RESOURCE  NAME           PATTERN",
         "deny        User:*     10.0.0.1  All        cluster   kafka-cluster  literal",
     ]
     assert rows(acls("acls", "-J").json) == [("deny", "All", "cluster", "kafka-cluster", "literal")]
+
+
+def test_the_words_that_made_a_rule_take_it_away_and_no_other(acls: Oncelog) -> None:
+    alice = ("--allow-principal", "User:alice", "--topic", "orders")
+    for more in ((), ("--operation", "Read")):
+        acls("acls add", *alice, *more)
+    assert rows(acls("acls remove", *alice, "-J").json) == [("allow", "All", "topic", "orders", "literal")]
+    assert rows(acls("acls", "-J").json) == [("allow", "Read", "topic", "orders", "literal")]
 
 
 def test_a_producer_and_a_consumer_get_what_kafka_acls_gives_them(acls: Oncelog) -> None:
@@ -83,6 +89,28 @@ def test_a_producer_and_a_consumer_get_what_kafka_acls_gives_them(acls: Oncelog)
     assert {each["name"] for each in acls("acls", "-J").json} == {"orders", "readers"}
 
 
+def test_a_producer_with_transactions_gets_what_kafka_acls_gives_it(acls: Oncelog) -> None:
+    role = (
+        "--allow-principal",
+        "User:alice",
+        "--producer",
+        "--idempotent",
+        "--topic",
+        "ord",
+        "--transactional-id",
+        "t",
+    )
+    role += ("--resource-pattern-type", "prefixed")
+    made = acls("acls add", *role, "-J").json
+    assert rows(made) == [
+        ("allow", "IdempotentWrite", "cluster", "kafka-cluster", "literal"),
+        *(("allow", each, "topic", "ord", "prefixed") for each in ("Create", "Describe", "Write")),
+        *(("allow", each, "transactional_id", "t", "prefixed") for each in ("Describe", "Write")),
+    ]
+    assert acls("acls remove", *role, "-J").json == made
+    assert acls("acls", "-J").json == []
+
+
 def test_all_rules_of_a_principal_or_of_a_topic_are_removed(acls: Oncelog) -> None:
     for whom in ("User:alice", "User:bob"):
         acls("acls add", "--allow-principal", whom, "--topic", "orders", "--group", "readers", "--operation", "Read")
@@ -97,7 +125,17 @@ def test_all_rules_of_a_principal_or_of_a_topic_are_removed(acls: Oncelog) -> No
     [
         ("add --topic orders", "say who"),
         ("add --allow-principal User:a", "say what about"),
-        ("add --allow-principal User:a --topic t", "say what may be done"),
+        (
+            "add --allow-principal User:a --allow-principal User:b --deny-host h --topic t",
+            "a --deny-principal is meant",
+        ),
+        ("add --allow-principal User:a --producer --group g", "a producer needs nothing of it"),
+        ("add --allow-principal User:a --idempotent --topic t", "--idempotent goes with --producer"),
+        (
+            "add --allow-principal User:a --operation Write --topic t --group g",
+            "with --group one of All, Read, Delete,",
+        ),
+        ("remove --allow-principal User:a --producer", "say what about"),
         ("remove", "say which rules"),
         ("add --allow-principal User:a --topic t --operation Fly", "'Fly' is not one of"),
     ],

@@ -16,7 +16,7 @@ def oncelog() -> Iterator[Oncelog]:
 
 def test_quotas_are_set_listed_and_removed(oncelog: Oncelog) -> None:
     oncelog("quotas set", "-u", "alice", "producer_byte_rate=1048576", "request_percentage=12.5")
-    oncelog("quotas set", "-u", "<default>", "-c", "app", "consumer_byte_rate=2000")
+    oncelog("quotas set", "-u", "<default>", "--client", "app", "consumer_byte_rate=2000")
     oncelog("quotas set", "-i", "10.0.0.7", "connection_creation_rate=5")
     assert oncelog("quotas").lines == [
         "USER       CLIENT ID  IP        QUOTA                     VALUE",

@@ -37,7 +37,9 @@ def test_users_come_get_other_passwords_and_go(oncelog: Oncelog, server: Server)
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         found = server.broker.users.now.find(mechanism, "ann")
         assert is_password(mechanism, "three", found) and not is_password(mechanism, "one", found)
-    oncelog("users remove", "ann", "--mechanism", "SCRAM-SHA-256")
+    assert listed(oncelog, "bob") == [("bob", "SCRAM-SHA-512", 8192)]
+    assert "there is no user bop; the nearest known one is bob" in oncelog.run("users list", "bop").refusal
+    oncelog("users remove", "ann", "--mechanism", "scram-sha-256")
     assert listed(oncelog) == [("ann", "SCRAM-SHA-512", 5000), ("bob", "SCRAM-SHA-512", 8192)]
     assert oncelog.run("users remove", "ann", "--mechanism", "SCRAM-SHA-256").refusal == "ann has only SCRAM-SHA-512"
     oncelog("users remove", "ann")

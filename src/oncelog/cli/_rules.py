@@ -10,24 +10,21 @@ import click
 
 CLUSTER_NAME = "kafka-cluster"
 EVERYWHERE = "*"
-# What may be done to each kind of thing, by the words of kafka-acls.
-OPERATIONS = (
-    "All",
-    "Read",
-    "Write",
-    "Create",
-    "Delete",
-    "Alter",
-    "Describe",
-    "ClusterAction",
-    "DescribeConfigs",
-    "AlterConfigs",
-    "IdempotentWrite",
-)
+EVERYTHING = "All"
+# What may be done, by the words of kafka-acls, and to what kind of thing.
+OPERATIONS_OF = {
+    "TOPIC": ("Read", "Write", "Create", "Delete", "Alter", "Describe", "DescribeConfigs", "AlterConfigs"),
+    "GROUP": ("Read", "Delete", "Describe", "DescribeConfigs", "AlterConfigs"),
+    "BROKER": ("Create", "Alter", "Describe", "ClusterAction", "DescribeConfigs", "AlterConfigs", "IdempotentWrite"),
+    "TRANSACTIONAL_ID": ("Write", "Describe"),
+}
+OPERATIONS = tuple(dict.fromkeys([EVERYTHING, *(each for known in OPERATIONS_OF.values() for each in known)]))
 OPTIONS = {"TOPIC": "--topic", "GROUP": "--group", "BROKER": "--cluster", "TRANSACTIONAL_ID": "--transactional-id"}
-PRODUCER = ("Write", "Describe", "Create")  # as kafka-acls has it
-CONSUMER = ("Read", "Describe")
-GROUP = ("Read",)
+# What a role needs of each kind of thing, as kafka-acls has it.
+ROLES = {
+    "producer": {"TOPIC": ("Write", "Describe", "Create"), "TRANSACTIONAL_ID": ("Write", "Describe")},
+    "consumer": {"TOPIC": ("Read", "Describe"), "GROUP": ("Read",)},
+}
 
 
 class Target(NamedTuple):
@@ -35,6 +32,9 @@ class Target(NamedTuple):
 
     kind: str
     name: str
+
+
+CLUSTER = Target("BROKER", CLUSTER_NAME)
 
 
 class Given(NamedTuple):
@@ -59,7 +59,11 @@ class Targets:
         yield from (Target("GROUP", name) for name in self.groups)
         yield from (Target("TRANSACTIONAL_ID", name) for name in self.transactional_ids)
         if self.is_cluster:
-            yield Target("BROKER", CLUSTER_NAME)
+            yield CLUSTER
+
+    def pattern_of(self, target: Target) -> str:
+        """There is one cluster, and its name begins no other."""
+        return "LITERAL" if target == CLUSTER and self.pattern == "PREFIXED" else self.pattern
 
 
 def about(patterns: Sequence[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -104,7 +108,7 @@ operations_option = click.option(
     metavar="OPERATION",
     type=click.Choice(OPERATIONS, case_sensitive=False),
     multiple=True,
-    help=f"One of {', '.join(OPERATIONS)}; repeatable.",
+    help=f"One of {', '.join(OPERATIONS)}; repeatable. All, where none and no role is given.",
 )
 
 

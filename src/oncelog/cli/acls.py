@@ -11,10 +11,12 @@ from oncelog.cli._groups import ListsAtFirst
 from oncelog.cli._options import Connecting, connecting, formatted
 from oncelog.cli._output import emit
 from oncelog.cli._rules import (
-    CONSUMER,
+    CLUSTER,
+    EVERYTHING,
     EVERYWHERE,
-    GROUP,
-    PRODUCER,
+    OPERATIONS_OF,
+    OPTIONS,
+    ROLES,
     Given,
     Target,
     Targets,
@@ -57,8 +59,12 @@ def whom(body: Any) -> Any:
         )
         body = click.option(option, name, metavar="ADDRESS", multiple=True, help=words)(body)
     for flag, words in (
-        ("--producer", "What a producer needs of the topics: Write, Describe and Create."),
+        (
+            "--producer",
+            "What a producer needs: Write, Describe and Create of the topics, Write and Describe of transactional ids.",
+        ),
         ("--consumer", "What a consumer needs: Read and Describe of the topics, Read of the groups."),
+        ("--idempotent", "With --producer: IdempotentWrite of the cluster, which Kafka before 2.8 asks for."),
     ):
         body = click.option(flag, is_flag=True, help=words)(body)
     return body
@@ -89,19 +95,20 @@ def list_acls(to: Connecting, form: str, targets: Targets, principals: tuple[str
 @whom
 @speaks_to_brokers
 def add(to: Connecting, form: str, targets: Targets, operations: tuple[str, ...], **said: Any) -> None:
-    """Make rules, and tell which. One that is there already is no failure."""
+    """Make rules, and tell which: of all operations, where none is named. One that is there already is no failure."""
     from oncelog.cli._cluster import each_outcome, opened
     from oncelog.client.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
     who = _who(said) or _nothing("who: --allow-principal or --deny-principal")
     if not list(targets):
         _nothing("what about: --topic, --group or --cluster")
-    given = _given(targets, operations, said) or _nothing("what may be done: --operation, --producer or --consumer")
+    given = _given(targets, operations, said)
+    _check(given)
     wanted = [
         AclBinding(
             ResourceType[each.target.kind],
             each.target.name,
-            ResourcePatternType[targets.pattern],
+            ResourcePatternType[targets.pattern_of(each.target)],
             principal,
             host,
             AclOperation[name_of(each.operation)],
@@ -137,14 +144,19 @@ def remove(
     principals: tuple[str, ...],
     **said: Any,
 ) -> None:
-    """Take rules away, and tell which: all that are about these things, these principals, or both."""
+    """Take rules away, and tell which: all that are about these things, these principals (--principal), or both.
+
+    With --allow-principal or --deny-principal it is those that `add` makes of the same words.
+    """
     from oncelog.cli._cluster import opened
 
     who = _who(said)
     named = bool(list(targets) or who or principals or operations)
     if named == is_all:
         _nothing("which rules: --topic, --group, --cluster, --principal, or --all and nothing else")
-    if who or operations or said["producer"] or said["consumer"]:
+    if _roles(said) and not list(targets):
+        _nothing("what about: --topic, --group or --transactional-id")
+    if who or operations or _roles(said):
         wanted = _exact_filters(targets, operations, who, principals, said)
     else:
         wanted = _filters(list(targets) or [None], targets.pattern, principals)
@@ -162,21 +174,40 @@ def _who(said: dict[str, Any]) -> list[Who]:
     for each in (*said["allowed"], *said["denied"]):
         if ":" not in each:
             raise click.UsageError(f"{each}: expected TYPE:NAME, such as User:{each}")
+    for word, principals, hosts in (("allow", "allowed", "allowed_hosts"), ("deny", "denied", "denied_hosts")):
+        if said[hosts] and not said[principals]:
+            raise click.UsageError(f"--{word}-host is from where a --{word}-principal is meant, and there is none")
     allowed = product(["ALLOW"], said["allowed"], said["allowed_hosts"] or (EVERYWHERE,))
     return [*allowed, *product(["DENY"], said["denied"], said["denied_hosts"] or (EVERYWHERE,))]
 
 
+def _roles(said: dict[str, Any]) -> list[str]:
+    return [each for each in ROLES if said[each]]
+
+
 def _given(targets: Targets, operations: Sequence[str], said: dict[str, Any]) -> list[Given]:
     """What is to be done to what."""
-    found = []
+    found, roles = [], _roles(said)
     for target in targets:
         wanted = list(operations)
-        if said["producer"] and target.kind == "TOPIC":
-            wanted += PRODUCER
-        if said["consumer"] and target.kind in ("TOPIC", "GROUP"):
-            wanted += CONSUMER if target.kind == "TOPIC" else GROUP
-        found += [Given(target, each) for each in dict.fromkeys(wanted)]
+        for role in roles:
+            wanted += ROLES[role].get(target.kind, ())
+        if not wanted and roles:
+            _nothing(f"what may be done to {target.name}: a {roles[0]} needs nothing of it")
+        found += [Given(target, each) for each in dict.fromkeys(wanted or [EVERYTHING])]
+    if said["idempotent"]:
+        if not said["producer"]:
+            raise click.UsageError("--idempotent goes with --producer")
+        found.append(Given(CLUSTER, "IdempotentWrite"))
     return found
+
+
+def _check(given: Sequence[Given]) -> None:
+    """What no request ever asks for is a slip, as in kafka-acls."""
+    for target, operation in given:
+        known = (EVERYTHING, *OPERATIONS_OF[target.kind])
+        if operation not in known:
+            raise click.UsageError(f"--operation {operation}: with {OPTIONS[target.kind]} one of {', '.join(known)}")
 
 
 def _filters(targets: Sequence[Target | None], pattern: str, principals: Iterable[str]) -> "list[AclBindingFilter]":
@@ -209,19 +240,14 @@ def _exact_filters(
     )
 
     plain: list[tuple[str, str | None, str | None]] = [("ANY", each, None) for each in principals or (None,)]
-    has_operations = operations or said["producer"] or said["consumer"]
-    given: list[tuple[Target | None, str]]
-    if not list(targets):
-        given = [(None, each) for each in operations or ("Any",)]
-    elif has_operations:
+    given: list[tuple[Target | None, str]] = [(None, each) for each in operations or (EVERYTHING,)]
+    if list(targets):
         given = [(each.target, each.operation) for each in _given(targets, operations, said)]
-    else:
-        given = [(target, "Any") for target in targets]
     return [
         AclBindingFilter(
             ResourceType.ANY if target is None else ResourceType[target.kind],
             None if target is None else target.name,
-            ResourcePatternType.ANY if target is None else ResourcePatternType[targets.pattern],
+            ResourcePatternType.ANY if target is None else ResourcePatternType[targets.pattern_of(target)],
             principal,
             host,
             AclOperation[name_of(operation)],

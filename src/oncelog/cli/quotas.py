@@ -18,7 +18,7 @@ COLUMNS: Final = ("user", "client_id", "ip", "quota", "value")
 user_option = click.option(
     "-u", "--user", metavar="NAME", help=f"The user; {DEFAULT} for all that have none of their own."
 )
-client_option = click.option("-c", "--client-id", metavar="ID", help=f"The client id, or {DEFAULT}.")
+client_option = click.option("-c", "--client-id", "--client", metavar="ID", help=f"The client id, or {DEFAULT}.")
 ip_option = click.option("-i", "--ip", metavar="ADDRESS", help=f"The address, or {DEFAULT}.")
 
 

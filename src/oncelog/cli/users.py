@@ -35,7 +35,11 @@ cluster_option = click.option(
     "--cluster", metavar="zk://HOST:PORT,.../FOLDER", help="Where the brokers of a cluster agree, up or not."
 )
 mechanisms_option = click.option(
-    "--mechanism", "mechanisms", type=click.Choice(MECHANISMS), multiple=True, help="Only this one; both if not given."
+    "--mechanism",
+    "mechanisms",
+    type=click.Choice(MECHANISMS, case_sensitive=False),
+    multiple=True,
+    help="Only this one; both if not given.",
 )
 
 
@@ -47,13 +51,16 @@ def command() -> None:
 @command.command(name="list")
 @connecting
 @formatted
+@click.argument("names", metavar="[NAME...]", nargs=-1)
 @speaks_to_brokers
-def list_users(to: Connecting, form: str) -> None:
-    """All users, with their mechanisms."""
+def list_users(to: Connecting, form: str, names: tuple[str, ...]) -> None:
+    """All users, or those that are named, with their mechanisms."""
     from oncelog.cli._cluster import opened
 
     with opened(to) as cluster:
         users = _all(cluster)
+    if names:
+        users = {name: _named(name, users) for name in dict.fromkeys(names)}
     rows = [
         {"user": each.user, "mechanism": NAMES[info.mechanism], "iterations": info.iterations}
         for each in users.values()
@@ -130,9 +137,7 @@ def remove(to: Connecting, data: Path | None, cluster: str | None, mechanisms: t
 
     with opened(to) as found:
         users = _all(found)
-    if name not in users:
-        raise failure(f"there is no user {name}{nearest(name, users)}: `oncelog users` lists all")
-    has = [info.mechanism for info in users[name].scram_credential_infos]
+    has = [info.mechanism for info in _named(name, users).scram_credential_infos]
     wanted = [each for each in has if not mechanisms or NAMES[each] in mechanisms]
     if not wanted:
         raise failure(f"{name} has only {', '.join(NAMES[each] for each in has)}")
@@ -144,6 +149,12 @@ def _all(cluster: "Cluster") -> "dict[str, UserScramCredentialsDescription]":
     future: Future[Any] = cluster.admin.describe_user_scram_credentials()  # type: ignore[assignment]
     found: dict[str, UserScramCredentialsDescription] = future.result()
     return dict(sorted(found.items()))
+
+
+def _named(name: str, users: "dict[str, UserScramCredentialsDescription]") -> "UserScramCredentialsDescription":
+    if name not in users:
+        raise failure(f"there is no user {name}{nearest(name, users)}: `oncelog users` lists all")
+    return users[name]
 
 
 def _alter(to: Connecting, alterations: "list[UserScramCredentialAlteration]") -> None:
