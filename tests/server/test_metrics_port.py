@@ -158,19 +158,41 @@ def test_a_password_that_is_changed_counts_at_the_next_scrape(server: Server) ->
     assert status(server, basic("carol")) == 401
 
 
-def test_no_more_guesses_at_a_time_than_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.server.web_passwords.MOST_AT_ONCE", 1)
-    slow = {**SIGNS_IN, "connection.failed.authentication.delay.ms": "10000"}
-    with scraped(slow) as server:
+@pytest.fixture
+def slow() -> Iterator[Server]:
+    """Failures are answered late, and another guess is being waited for."""
+    with scraped({**SIGNS_IN, "connection.failed.authentication.delay.ms": "10000"}) as server:
         with_users(server, "alice", "bob")
         assert status(server, basic("bob")) == 200
         with socket.create_connection(("127.0.0.1", server.service.metrics_port or 0)) as guesser:
             guess = basic("alice", "guess")["Authorization"]
             guesser.sendall(f"GET /metrics HTTP/1.1\r\nAuthorization: {guess}\r\n\r\n".encode())
             until(lambda: server.broker.metrics.authentications_failed, "the guess has been looked at")
-            assert status(server) == 401
-            assert status(server, basic("alice")) == 503, "it waits for its answer"
-            assert status(server, basic("bob")) == 200, "who has proven it before waits for nobody"
+            yield server
+
+
+def test_no_more_guesses_are_answered_late_at_a_time_than_there_is_room_for(
+    slow: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelog.server.web_passwords.MOST_AT_ONCE", 1)
+    assert status(slow, basic("bob", "guess")) == 503
+    assert slow.broker.metrics.authentications_failed == 2, "it counts"
+
+
+def test_a_guess_that_is_answered_late_keeps_no_proof_waiting(slow: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.server.web_passwords.MOST_AT_ONCE", 1)
+    assert status(slow) == 401
+    assert status(slow, basic("alice")) == 200
+
+
+def test_no_more_proofs_are_looked_at_a_time_than_there_is_room_for(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_users(server, "dora", "emil")
+    assert status(server, basic("dora")) == 200
+    monkeypatch.setattr("oncelog.server.web_passwords.MOST_AT_ONCE", 0)
+    assert status(server, basic("emil")) == 503
+    assert status(server, basic("dora")) == 200, "who has proven it before waits for nobody"
 
 
 # Rights

@@ -103,8 +103,9 @@ class MetricsServer:
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
-        for writer in list(self._open):
+        for writer, task in self._open.items():
             writer.transport.abort()
+            task.cancel()  # who is not let in may be told so seconds later
         await asyncio.gather(*self._open.values(), return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -120,8 +121,8 @@ class MetricsServer:
                 await self._answer(reader, writer)
                 writer.close()
                 await writer.wait_closed()
-        except (TimeoutError, OSError):
-            pass  # too slow, or gone; what it was owed is forgotten with the connection
+        except (TimeoutError, OSError, asyncio.CancelledError):
+            pass  # too slow, or gone, or the server stops; what it was owed is forgotten with the connection
         except Exception:
             logger.exception("the metrics could not be told")
         finally:

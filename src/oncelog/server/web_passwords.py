@@ -13,7 +13,7 @@ from oncelog.server.broker import Broker
 
 logger = logging.getLogger(__name__)
 
-MOST_AT_ONCE: Final = 8  # proofs that are looked at, or answered late
+MOST_AT_ONCE: Final = 8  # proofs that are looked at, and failures that are answered late
 WRONG: Final = "No user has this name and password."
 TOO_OFTEN: Final = "Too many have failed to sign in from where you are: wait a minute."
 TOO_MANY: Final = "Too many are signing in: try again."
@@ -35,6 +35,7 @@ class WebPasswords:
         self._broker = broker
         self._door = door  # for the log
         self._at_work = 0
+        self._late = 0
 
     async def prove(self, host: str, user: str, password: str) -> Document:
         """Whether it is that user's, by which state of the users. Raises `Unproven`."""
@@ -49,17 +50,24 @@ class WebPasswords:
             began_ms, users = self._now_ms(), broker.topics.document(Kind.USERS)
             if (await broker.passwords.look(user, password))[0]:
                 return users
-            broker.failures.note(host, self._now_ms())
-            broker.metrics.authentications_failed += 1
-            logger.warning("%s did not prove to %s who it is", host, self._door)
-            await self._be_late(began_ms)
-            raise Unproven(401, WRONG)
         finally:
             self._at_work -= 1
+        broker.failures.note(host, self._now_ms())
+        broker.metrics.authentications_failed += 1
+        logger.warning("%s did not prove to %s who it is", host, self._door)
+        await self._be_late(began_ms)
+        raise Unproven(401, WRONG)
 
     async def _be_late(self, began_ms: int) -> None:
-        delay_ms = self._broker.settings.connection_failed_authentication_delay_ms
-        await asyncio.sleep(max(0, began_ms + delay_ms - self._now_ms()) / 1000)
+        """Who waits for that keeps a connection, of which there are few, but nobody's proof from being looked at."""
+        if self._late >= MOST_AT_ONCE:
+            raise Unproven(503, TOO_MANY)
+        self._late += 1
+        try:
+            delay_ms = self._broker.settings.connection_failed_authentication_delay_ms
+            await asyncio.sleep(max(0, began_ms + delay_ms - self._now_ms()) / 1000)
+        finally:
+            self._late -= 1
 
     def _now_ms(self) -> int:
         return self._broker.clock.now().monotonic_ms
