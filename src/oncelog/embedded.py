@@ -29,6 +29,7 @@ from oncelog.settings import SettingsError, parse_address
 from oncelog.waiting import result_of, until_ended, until_set
 
 START_TIMEOUT_S = 60
+CLUSTER = "oncelog.cluster"
 OF_ZOOKEEPER = ("zookeeper.", "oncelog.zookeeper.")  # settings of how it is reached
 
 
@@ -81,7 +82,8 @@ class Server:
         self._started = threading.Event()
         self._failure: BaseException | None = None
         try:
-            self.settings = read_settings(given)
+            # What holds of each; that none makes its own certificate among others is for their parent.
+            self.settings = read_settings({name: given[name] for name in given if brokers == 1 or name != CLUSTER})
             self.data_dir = self.settings.log_dir
             if brokers != 1 and workers != 1:
                 raise SettingsError("brokers and workers: each broker of a cluster is one process")
@@ -239,7 +241,7 @@ def open_cluster(
     folder: str, count: int, settings: Mapping[str, str], *, addresses: Sequence[str] = (), is_secure: bool = False
 ) -> Parent:
     """Of brokers on this machine; not started yet. They agree in their parent, or where `oncelog.cluster` says."""
-    where, tree = settings.get("oncelog.cluster"), None
+    where, tree = settings.get(CLUSTER), None
     if where is not None:
         own = {name: value for name, value in settings.items() if name.startswith(OF_ZOOKEEPER)}
         tree = _zookeeper(read_settings(own, environ=os.environ), where, BoottimeClock())

@@ -4,6 +4,7 @@ import signal
 import sys
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,21 @@ def test_nothing_is_lost_when_brokers_and_their_zookeeper_are_killed(own_server:
         check(cluster.bootstrap_servers, writing)
 
 
+@pytest.mark.peers
+@pytest.mark.thorough
+def test_a_cluster_of_a_test_that_secures_itself_agrees_in_zookeeper(tmp_path: Path) -> None:
+    settings = {"oncelog.cluster": f"zk://{somewhere(running_zookeeper())}"}
+    for value in (b"one", b"two"):
+        with oncelog.Server(brokers=3, secure=True, data_dir=str(tmp_path / "data"), settings=settings) as cluster:
+            assert cluster.client_config["security.protocol"].lower() == "sasl_ssl"
+            produce(cluster.client_config, value)
+            killed = leader(cluster)
+            cluster.kill(killed)
+            produce(cluster.client_config, value)
+            cluster.start(killed)
+            until(partial(all_in_sync, cluster), "the killed broker to be in sync")
+
+
 # What keeps it from starting
 
 
@@ -128,6 +144,13 @@ def test_without_an_answer_it_says_so_and_leaves_nothing_behind(
         said = refused(tmp_path / "data", "--zookeeper", where, "--set", "oncelog.zookeeper.username=me")
         assert "give both, or neither" in said
         assert f"zk://{where} cannot be reached" in refused(tmp_path / "data", "--zookeeper", f"zk://{where}")
+
+
+def test_a_cluster_of_a_test_that_secures_itself_looks_for_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parent, "REACHED_S", 0.1)
+    where = f"zk://127.0.0.1:{free_ports(1)[0]}/x"
+    with pytest.raises(parent.TreeFailed, match=f"{where} cannot be reached"):
+        oncelog.Server(brokers=2, secure=True, settings={"oncelog.cluster": where})
 
 
 def test_a_server_without_a_port_is_no_address(tmp_path: Path) -> None:
