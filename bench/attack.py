@@ -17,7 +17,14 @@ from typing import Any
 
 import click
 
-from bench import attacks, attacks_on_doors, attacks_on_pages, attacks_on_topics, attacks_on_transactions
+from bench import (
+    attacks,
+    attacks_on_doors,
+    attacks_on_pages,
+    attacks_on_tokens,
+    attacks_on_topics,
+    attacks_on_transactions,
+)
 from bench.attacks import Row, Said, row
 from bench.command import chosen, circumstances, keep, write_between
 from bench.process import cpu_seconds, resident_mb
@@ -26,7 +33,7 @@ from tests.peers.oncelog_process import SOURCES
 from tests.peers.server_process import ServerProcess
 from tests.raw import ServerClosed
 
-ROOMS = (attacks, attacks_on_topics, attacks_on_transactions, attacks_on_pages, attacks_on_doors)
+ROOMS = (attacks, attacks_on_topics, attacks_on_transactions, attacks_on_pages, attacks_on_doors, attacks_on_tokens)
 LOOK_S = 0.05
 AFTERWARDS_S = 1.0  # what is put off until later hurts later
 

@@ -117,6 +117,24 @@ def test_settings_come_from_a_fixture_of_the_users_own(pytester: pytest.Pytester
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
+def test_one_setting_gives_a_test_tls_and_a_user(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture
+        def oncelog_settings():
+            return {"oncelog.secure": "true"}
+        """
+    )
+    gets_in = SENDS_AND_READS.replace(
+        '"bootstrap.servers": oncelog_server.bootstrap_servers', "**oncelog_server.client_config"
+    )
+    assert gets_in != SENDS_AND_READS
+    pytester.makepyfile(gets_in)
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+
+
 def test_an_impossible_scope_stops_the_run_and_names_the_possible_ones(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\noncelog_scope = forever")
     result = pytester.runpytest_subprocess()

@@ -140,6 +140,34 @@ def test_a_pipeline_reads_and_writes(request: pytest.FixtureRequest, tmp_path: P
     assert seen & {"oncelog.chaos.pipeline_job", "oncelog.chaos.flow_job"}
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("sink", "more"),
+    [
+        ("direct", {"rate": 20_000, "every": 22_000, "seed": 17}),
+        ("sealed", {"rate": 20_000, "every": 22_000, "seed": 17}),
+        ("flow", {"rate": 5_000, "every": 12_000}),
+    ],
+)
+def test_whoever_of_a_pipeline_is_killed_gets_in_again(
+    server: Server, tmp_path: Path, sink: str, more: dict[str, Any]
+) -> None:
+    config, targets = server.client_config, frozenset({Target.DRIVER, Target.EXECUTOR, Target.RESPONSES})
+    found = experiment(
+        server.bootstrap_servers,
+        login_of(config),
+        tmp_path,
+        looking_for(config["sasl.password"], set()),
+        topic=f"killed-{sink}",
+        messages=120_000,
+        targets=targets,
+        spark=Pipeline(sink=sink, rows_a_batch=40_000),
+        **more,
+    )
+    assert found.verdict is Verdict.EXACT, lines(found)
+    assert {each.target for each in found.happened} == targets
+
+
 def way_into(request: pytest.FixtureRequest, log: str) -> tuple[str, dict[str, str]]:
     if log == "kafka":
         kafka: SecuredKafka = request.getfixturevalue("secured_kafka")

@@ -137,6 +137,15 @@ BANS = [
         where=PYTHON,
     ),
     Ban(
+        name="a secret",
+        pattern=r"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/]{40}|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\."
+        r"|\b(A[KS]IA[0-9A-Z]{16}|gh[oprsu]_[A-Za-z0-9]{36}|github_pat_\w{40}|glpat-[\w-]{20}|xox[abprs]-[\w-]{20})"
+        r"|\b(AIza[\w-]{35}|pypi-[\w-]{60}|npm_[A-Za-z0-9]{36}|sk-[A-Za-z0-9]{32})",
+        instead="make keys, tokens and passwords where they are needed, as tests/server/jwks.py does",
+        example="-----BEGIN EC PRIVATE KEY-----\n" + "MHcCAQEEIA" * 5,
+        where=EVERYTHING,
+    ),
+    Ban(
         name="the address of a package registry",
         pattern=r"--(extra-)?index-url|--find-links|https?://(?!maven\.apache\.org/POM/|www\.w3\.org/)",
         instead="the package's name and version; where it comes from is the business of each machine's own settings",

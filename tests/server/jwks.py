@@ -1,13 +1,20 @@
-"""Keys, a JWKS of their public halves, and tokens signed by them."""
+"""Keys, a JWKS of their public halves, tokens signed by them, and a web server that has the JWKS."""
 
 import json
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from time import time
 from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+from tests.client.net.certificates import Authority
 
 _ALGORITHMS = {
     "RS256": rsa.RSAPublicKey,
@@ -52,3 +59,56 @@ class Issuer:
         return jwt.encode(
             written, self.keys[key_id], algorithm, headers={"kid": key_id} if headers is None else headers
         )
+
+
+# On the web
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+@dataclass
+class Web:
+    """A server of https on this machine, which answers as it is told."""
+
+    port: int = 0
+    answer: Answer = field(default=lambda handler: None)
+
+    @property
+    def url(self) -> str:
+        return f"https://localhost:{self.port}/keys"
+
+
+def says(body: bytes, status: int = 200, **headers: str) -> Answer:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        for name, value in headers.items():
+            handler.send_header(name, value)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return answer
+
+
+@contextmanager
+def serving(authority: Authority) -> Iterator[Web]:
+    found = Web()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found.answer(self)
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            pass
+
+    certificate = authority.signs("web", "DNS:localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.certificate, certificate.key)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        found.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield found
+        server.shutdown()
+        thread.join()

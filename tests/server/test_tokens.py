@@ -19,7 +19,16 @@ from oncelog.server.aside import Aside
 from oncelog.server.errors import ErrorCode
 from oncelog.server.mechanisms import check_mechanisms
 from oncelog.server.settings import Settings
-from oncelog.server.tokens import FAILED_MS, MOST_KEYS, UNKNOWN_KEY_MS, SignedTokens, Unreadable, keys_in, read_keys
+from oncelog.server.tokens import (
+    FAILED_MS,
+    MOST_HEAD_BYTES,
+    MOST_KEYS,
+    UNKNOWN_KEY_MS,
+    SignedTokens,
+    Unreadable,
+    keys_in,
+    read_keys,
+)
 from oncelog.settings import SettingsError
 from tests.raw.sasl import say, shake_hands
 from tests.server.jwks import AUDIENCE, ISSUER, Issuer
@@ -183,6 +192,88 @@ async def test_a_token_that_names_no_key_counts_where_there_is_one_alone(issuer:
         await SignedTokens(settings(issuer), ManualClock(), threads).check(token)
 
 
+class Looks:
+    """How often a token was looked at, after the keys are known."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        real = tokens_module._claims
+
+        def counted(*arguments: Any) -> Any:
+            self.count += 1
+            return real(*arguments)
+
+        monkeypatch.setattr(tokens_module, "_claims", counted)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    return Looks(monkeypatch)
+
+
+def wall_clock() -> ManualClock:
+    """It agrees with what issuers write."""
+    return ManualClock(wall_ms=int(time() * 1000))
+
+
+async def test_a_good_token_is_looked_at_once_until_it_ends(issuer: Issuer, threads: Aside, looks: Looks) -> None:
+    clock, skew_s = wall_clock(), 7
+    signed = SignedTokens(settings(issuer, sasl_oauthbearer_clock_skew_seconds=skew_s), clock, threads)
+    token = issuer.token("one", exp=clock.now().wall_ms // 1000 + 600)
+    found = [await signed.check(token) for _ in range(3)]
+    assert found == found[:1] * 3
+    clock.advance((590 + skew_s) * 1000)
+    assert await signed.check(token) == found[0]
+    assert looks.count == 1
+    clock.advance(20_000)
+    await signed.check(token)
+    assert looks.count == 2, "whoever looks at it now says that it is over"
+
+
+async def test_a_good_token_is_looked_at_again_by_other_keys(issuer: Issuer, threads: Aside, looks: Looks) -> None:
+    clock = wall_clock()
+    signed = SignedTokens(settings(issuer), clock, threads)
+    token = issuer.token("one", exp=int(time()) + 3 * REFRESH_MS // 1000)
+    await signed.check(token)
+    issuer.new_key("one")
+    issuer.publish()
+    clock.advance(REFRESH_MS)
+    assert (await signed.check(token)).name == "ann", "by the keys that are known, while others are read"
+    await signed.settled()
+    with pytest.raises(Refused):
+        await signed.check(token)
+    assert looks.count == 3
+
+
+async def test_a_bad_token_is_never_remembered(issuer: Issuer, threads: Aside, looks: Looks) -> None:
+    signed = SignedTokens(settings(issuer), wall_clock(), threads)
+    for _ in range(2):
+        with pytest.raises(Refused):
+            await signed.check(issuer.token("one", exp=1))
+    assert looks.count == 2
+
+
+async def test_so_many_good_tokens_are_remembered(
+    issuer: Issuer, threads: Aside, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens_module, "MOST_REMEMBERED", 2)
+    signed = SignedTokens(settings(issuer), wall_clock(), threads)
+    first, second, third = (issuer.token("one", sub=name) for name in ("ann", "bob", "eve"))
+    for token in (first, second, first, third, first):
+        await signed.check(token)
+    assert looks.count == 3
+    await signed.check(second)
+    assert looks.count == 4, "it was shown longest ago"
+
+
+async def test_a_head_is_bounded_before_it_is_read(issuer: Issuer, threads: Aside, reads: Reads) -> None:
+    signed = SignedTokens(settings(issuer), ManualClock(), threads)
+    with pytest.raises(Refused, match="too large a head"):
+        await signed.check(issuer.token("one", headers={"kid": "one", "x": "x" * MOST_HEAD_BYTES}))
+    assert reads.count == 0
+    assert (await signed.check(issuer.token("one", headers={"kid": "one", "x": "x" * 5_000}))).name == "ann"
+
+
 async def test_keys_are_read_at_first_and_from_time_to_time(issuer: Issuer, threads: Aside, reads: Reads) -> None:
     clock = ManualClock()
     signed = SignedTokens(settings(issuer), clock, threads)
@@ -339,6 +430,25 @@ def test_a_token_does_not_wait_behind_guesses_of_passwords(at: Guarded, issuer: 
     finally:
         go_on.set()
     assert all(each.result() for each in guesses)
+
+
+def test_who_has_shown_a_token_before_waits_behind_nobody_who_shows_others(at: Guarded, issuer: Issuer) -> None:
+    token, go_on = issuer.token("one"), threading.Event()
+
+    def get_in() -> ErrorCode:
+        with at.connected() as raw:
+            shake_hands(raw, "OAUTHBEARER")
+            code: ErrorCode = say(raw, first(token)).error_code
+            return code
+
+    assert get_in() is ErrorCode.none
+    others = [at.server.broker.tokens.threads.submit(go_on.wait, 30) for _ in range(3)]
+    try:
+        assert get_in() is ErrorCode.none
+        assert not any(each.done() for each in others)
+    finally:
+        go_on.set()
+    assert all(each.result() for each in others)
 
 
 def test_a_token_that_does_not_count_is_refused_in_two_steps(at: Guarded, issuer: Issuer) -> None:

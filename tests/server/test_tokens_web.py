@@ -1,12 +1,7 @@
 """The keys of tokens, read from a web server: whose certificate must be trusted, and who must not send us elsewhere."""
 
-import ssl
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,33 +11,7 @@ from oncelog.server.aside import Aside
 from oncelog.server.settings import Settings
 from oncelog.server.tokens import SignedTokens, Unreadable, read_keys
 from tests.client.net.certificates import Authority
-from tests.server.jwks import AUDIENCE, ISSUER, Issuer
-
-Answer = Callable[[BaseHTTPRequestHandler], None]
-
-
-@dataclass
-class Web:
-    """A server of https on this machine, which answers as it is told."""
-
-    port: int = 0
-    answer: Answer = field(default=lambda handler: None)
-
-    @property
-    def url(self) -> str:
-        return f"https://localhost:{self.port}/keys"
-
-
-def says(body: bytes, status: int = 200, **headers: str) -> Answer:
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        for name, value in headers.items():
-            handler.send_header(name, value)
-        handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body)
-
-    return answer
+from tests.server.jwks import AUDIENCE, ISSUER, Answer, Issuer, Web, says, serving
 
 
 @pytest.fixture
@@ -58,26 +27,8 @@ def trusted(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def web(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     monkeypatch.setenv("no_proxy", "*")
-    found = Web()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            found.answer(self)
-
-        def log_message(self, format: str, *arguments: Any) -> None:
-            pass
-
-    certificate = authority.signs("web", "DNS:localhost")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate.certificate, certificate.key)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        found.port = server.server_address[1]
-        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
-        serving.start()
+    with serving(authority) as found:
         yield found
-        server.shutdown()
-        serving.join()
 
 
 @pytest.fixture

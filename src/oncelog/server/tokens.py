@@ -1,14 +1,17 @@
 """Tokens that somebody else has signed (JWTs), and the keys by which that is checked: a JWKS, read now and then.
 
 PyJWT checks signature, times, issuer and audience; it is asked in a thread. A token of a key that is not known makes
-the keys be read again, once a minute at the most.
+the keys be read again, once a minute at the most. One that was good by the keys as they are is remembered by its hash until
+it ends: who shows it again, as clients do on every connection, does not wait behind those who show bad ones.
 """
 
 import asyncio
 import json
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 MOST_KEYS = 100
 MOST_BYTES = 2**20
+MOST_HEAD_BYTES = 8192  # of a token: it is read before the signature is looked at
+MOST_REMEMBERED = 1_000
 READ_WITHIN_MS, SILENCE_S = 15_000, 5
 UNKNOWN_KEY_MS = 60_000
 FAILED_MS = 10_000  # after which it is tried again where reading them failed
@@ -67,15 +72,39 @@ class SignedTokens:
         self._next_ms: int | None = None  # when they are read again
         self._unknown_ms: int | None = None  # when they were last read for a key that was not known
         self._reading: asyncio.Task[None] | None = None
+        self._good: OrderedDict[bytes, tuple[Bearer, Keys]] = OrderedDict()  # by their hashes; by which keys
 
     async def check(self, token: str) -> Bearer:
         """Raises Refused."""
+        digest = sha256(token.encode()).digest()
+        remembered = self._remembered(digest)
+        if remembered is not None:
+            return remembered
         key_id = await self._threads.run(_key_id, token)
-        key = await self._key(key_id)
+        key, keys = await self._key(key_id), self._keys
         if key is None:
             raise Refused("a token of a key that is not known")
         claims = await self._threads.run(_claims, token, key, self._settings)
-        return bearer_of(claims, self._wanted)
+        bearer = bearer_of(claims, self._wanted)
+        self._good[digest] = bearer, keys
+        if len(self._good) > MOST_REMEMBERED:
+            self._good.popitem(last=False)
+        return bearer
+
+    def _remembered(self, digest: bytes) -> Bearer | None:
+        """Of a token that need not be looked at: neither is it over, nor may the keys have changed since."""
+        found = self._good.get(digest)
+        if found is None:
+            return None
+        (bearer, keys), now = found, self._clock.now()
+        ends_ms = (bearer.expires_s + self._settings.sasl_oauthbearer_clock_skew_seconds) * 1000
+        if keys is not self._keys or now.wall_ms >= ends_ms:
+            del self._good[digest]
+            return None
+        if self._next_ms is None or self._next_ms <= now.monotonic_ms:
+            return None
+        self._good.move_to_end(digest)
+        return bearer
 
     async def settled(self) -> None:
         """What is being read is there."""
@@ -190,8 +219,11 @@ def _key_id(token: str) -> str | None:
     from jwt import get_unverified_header
     from jwt.exceptions import PyJWTError
 
+    head = token.partition(".")[0]
+    if len(head) > MOST_HEAD_BYTES:
+        raise Refused("a token with too large a head")
     try:
-        key_id = get_unverified_header(token).get("kid")
+        key_id = get_unverified_header(f"{head}..").get("kid")  # what else it has is read when it is looked at
     except (PyJWTError, ValueError, RecursionError):
         raise Refused("no token of three parts") from None
     return key_id if isinstance(key_id, str) else None
