@@ -90,17 +90,8 @@ def test_a_producer_and_a_consumer_get_what_kafka_acls_gives_them(acls: Oncelog)
 
 
 def test_a_producer_with_transactions_gets_what_kafka_acls_gives_it(acls: Oncelog) -> None:
-    role = (
-        "--allow-principal",
-        "User:alice",
-        "--producer",
-        "--idempotent",
-        "--topic",
-        "ord",
-        "--transactional-id",
-        "t",
-    )
-    role += ("--resource-pattern-type", "prefixed")
+    things = ("--topic", "ord", "--transactional-id", "t", "--resource-pattern-type", "prefixed")
+    role = ("--allow-principal", "User:alice", "--producer", "--idempotent", *things)
     made = acls("acls add", *role, "-J").json
     assert rows(made) == [
         ("allow", "IdempotentWrite", "cluster", "kafka-cluster", "literal"),

@@ -47,7 +47,7 @@ def conf_of(cluster: oncelog.Server) -> dict[str, Any]:
 
 
 def leader(cluster: oncelog.Server, index: int = 0) -> int:
-    admin = AdminClient(cluster.client_config)
+    admin = AdminClient({**cluster.client_config})
     found = admin.list_topics("orders", timeout=10).topics["orders"].partitions[index]
     return int(found.leader)
 
@@ -57,7 +57,7 @@ def another_than(silent: int, cluster: oncelog.Server) -> Callable[[], bool]:
 
 
 def all_in_sync(cluster: oncelog.Server) -> bool:
-    admin = AdminClient(cluster.client_config)
+    admin = AdminClient({**cluster.client_config})
     found = admin.list_topics("orders", timeout=10).topics["orders"].partitions.values()
     return all(len(each.isrs) == 3 for each in found)
 

@@ -21,9 +21,10 @@ PATIENCE_S = 30
 LARGE = b"x" * 900_000
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with Server(secure=True, data_dir=str(tmp_path_factory.mktemp("secured"))) as server:
+@pytest.fixture(scope="module", params=[1, pytest.param(3, marks=pytest.mark.thorough)])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Or a cluster of three."""
+    with Server(secure=True, brokers=request.param, data_dir=str(tmp_path_factory.mktemp("secured"))) as server:
         yield server
 
 
