@@ -290,7 +290,7 @@ MUTANTS: Final = (
     Mutant("duplicate answered above the watermark", ((Appender, "_stage_replay", _duplicates_at_once),), EAGER),
     Mutant("moved before all are in sync", ((Leadership, "is_moved", _moved_at_once),), MOVING),
     Mutant(
-        "led on where a replica is dropped", ((leadership, "_only", _led_on_without_an_election),), MOVING, since=360
+        "led on where a replica is dropped", ((leadership, "_only", _led_on_without_an_election),), MOVING, since=580
     ),
     Mutant("anybody elected", ((Replica, "_should_lead", _anybody_elected),)),
 )

@@ -1,8 +1,8 @@
 """Tokens that somebody else has signed (JWTs), and the keys by which that is checked: a JWKS, read now and then.
 
 PyJWT checks signature, times, issuer and audience; it is asked in a thread. A token of a key that is not known makes
-the keys be read again, once a minute at the most. One that was good by the keys as they are is remembered by its hash until
-it ends: who shows it again, as clients do on every connection, does not wait behind those who show bad ones.
+the keys be read again, once a minute at the most. One that was good by the keys as they are is remembered by its hash
+until it ends: who shows it again, as clients do on every connection, does not wait behind those who show bad ones.
 """
 
 import asyncio
