@@ -10,12 +10,12 @@ SENDS_AND_READS = """
     def test_a_record_goes_there_and_back(oncelog_server):
         producer = Producer({"bootstrap.servers": oncelog_server.bootstrap_servers})
         producer.produce("greetings", b"hello")
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         consumer = Consumer({
             "bootstrap.servers": oncelog_server.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest",
         })
         consumer.subscribe(["greetings"])
-        (message,) = consumer.consume(1, timeout=10)
+        (message,) = consumer.consume(1, timeout=60)
         assert message.value() == b"hello"
         consumer.close()
 """
