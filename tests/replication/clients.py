@@ -182,6 +182,10 @@ class Producer:
 
     def fenced(self, attempt: int, generation: int, last_sequence: int) -> None:
         if attempt == self.attempt:
+            if last_sequence < 0 < self.sequence:
+                # By a follower that had forgotten the pid when an earlier attempt's fence came, after it was cut off.
+                self.unknown(attempt)
+                return
             if last_sequence + 1 != self.sequence:
                 raise Violation(f"a fence of pid {self.pid} tells {last_sequence}, {self.sequence} comes next")
             self.cluster.promises.fenced(self.pid, generation)
