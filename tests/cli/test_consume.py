@@ -140,6 +140,13 @@ def test_a_group_goes_on_behind_what_was_written(oncelog: Oncelog, filled: str) 
     assert oncelog("consume", "-G", "g-on", "-t", filled, "-e", "-q").lines == []
 
 
+def test_a_group_may_speak_kip_848(oncelog: Oncelog, filled: str) -> None:
+    told = ("consume", "-G", f"told-{filled}", "-X", "group.protocol=consumer", "-t", filled, "-q")
+    assert sorted(oncelog(*told, "-c", "6").lines) == ["other", "v0", "v1", "v2", "v3", "v4"]
+    refusal = oncelog.run(*told, "-X", "session.timeout.ms=9000").refusal
+    assert "`session.timeout.ms` is not supported for `group.protocol=consumer`" in refusal
+
+
 def test_a_member_for_whom_nothing_is_left_ends_at_the_end_of_nothing() -> None:
     """Where a group has more members than there are partitions."""
 

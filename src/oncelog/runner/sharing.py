@@ -51,6 +51,7 @@ class SharingEngine(WatchingEngine):
         given = {
             **self._properties,
             "group.id": self.layout.register,
+            "group.protocol": "classic",  # whatever its consumers speak: the members of this group share out
             "group.protocol.type": PROTOCOL_TYPE,
             "partition.assignment.strategy": STRATEGY,
         }

@@ -11,6 +11,7 @@ from oncelog.client.consumer.consumer import Consumer
 from oncelog.client.consumer.message import Message
 from oncelog.client.errors import KafkaError
 from oncelog.client.types import OFFSET_BEGINNING, TopicPartition
+from tests.client.consumer.reading import take, write
 from tests.peers.apache import ApacheKafka
 from tests.raw import CODECS, RawConnection
 from tests.waiting import until
@@ -219,3 +220,18 @@ def test_reading_goes_on_after_the_broker_restarts_under_a_new_leader_epoch(kafk
             consumer.commit(message, asynchronous=False)
         assert epochs == sorted(set(epochs))
         assert consumer.committed([TopicPartition(topic, 0)], PATIENCE_S)[0].offset == restarts + 1
+
+
+def test_a_member_of_kip_848_reads_and_commits(kafka: ApacheKafka) -> None:
+    topic, places = f"told-{next(_numbers)}", range(2)
+    with RawConnection(kafka.port) as raw:
+        assert raw.create_topic(topic, len(places), {}) == 0
+        for partition in places:
+            write(raw, topic, [b"%d" % i for i in range(10)], partition=partition)
+    member: dict[str, Any] = {"group_id": topic, "group_protocol": "consumer", "group_remote_assignor": "range"}
+    with ours(kafka, **member, client_rack="here", enable_partition_eof=False) as consumer:
+        consumer.subscribe([topic])
+        assert len(take(consumer, 20)) == 20
+        consumer.commit(asynchronous=False)
+        found = consumer.committed([TopicPartition(topic, partition) for partition in places], PATIENCE_S)
+        assert [each.offset for each in found] == [10, 10]

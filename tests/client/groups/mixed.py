@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.client.groups.support import Ours, until
+from tests.client.groups.support import CONSUMER, Ours, speaking, until
 
 PARTITIONS = 6
 
@@ -24,15 +24,13 @@ class Theirs:
     def __init__(self, servers: str, topic: str, assignor: str, **more: object) -> None:
         self.owned: set[int] = set()
         self.errors: list[str] = []
-        self._is_cooperative = assignor.startswith("cooperative")
+        self._is_cooperative = assignor in ("cooperative-sticky", CONSUMER)
         self._is_closing = threading.Event()
         self.consumer = Consumer(
             {
                 "bootstrap.servers": servers,
                 "group.id": topic,
-                "partition.assignment.strategy": assignor,
-                "session.timeout.ms": 6000,
-                "heartbeat.interval.ms": 100,
+                **speaking(assignor),
                 "enable.auto.commit": False,
                 **more,
             }

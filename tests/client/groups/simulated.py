@@ -2,14 +2,17 @@
 and a clock that jumps from one event to the next. A history is a seed.
 
 Two things are checked all the time: no partition is with two members at once, and a member is never given what it has.
+The coordinator here is that of the classic protocol; `simulated_consumer.py` has KIP-848's.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from oncelog.client.errors import KafkaError
 from oncelog.client.groups.assignors import ASSIGNORS
+from oncelog.client.groups.consumer_membership import ConsumerMembership
 from oncelog.client.groups.membership import Membership
 from oncelog.client.groups.membership_steps import (
     Assign,
@@ -51,7 +54,7 @@ class Sim:
 
     world: "World"
     name: str
-    machine: Membership
+    machine: Membership | ConsumerMembership
     topics: set[str] = field(default_factory=set)
     owned: set[Partition] = field(default_factory=set)
     errors: list[KafkaError] = field(default_factory=list)
@@ -78,13 +81,14 @@ class Sim:
         if isinstance(action, Assign):
             for partition in action.partitions:
                 owner = self.world.owners.get(partition)
-                assert owner is None, f"{partition} is with {owner.name} and given to {self.name}: {self.world.told()}"
+                is_free = owner is None or self.world.has_thrown_out(owner)
+                assert is_free, f"{partition} is with {owner and owner.name}, given to {self.name}: {self.world.told()}"
                 self.world.owners[partition] = self
             assert not action.partitions & self.owned
             self.owned |= action.partitions
         elif action.is_lost:
             self.give_up(action.partitions)
-        self.world.at(self.world.now_ms + self.world.chance.choice((0, 1, 30)), 1, lambda: self._done(action))
+        self.world.at(self.world.now_ms + self.world.call_takes_ms(), 1, lambda: self._done(action))
 
     def _done(self, action: Revoke | Assign) -> None:
         if self.is_dead:
@@ -96,12 +100,15 @@ class Sim:
 
     def give_up(self, partitions: Any) -> None:
         for partition in list(partitions):
-            assert self.world.owners.pop(partition) is self
+            if self.world.owners.get(partition) is self:
+                del self.world.owners[partition]
+            else:
+                assert self.world.has_thrown_out(self)
             self.owned.discard(partition)
 
-    def subscribe(self, topics: set[str]) -> None:
+    def subscribe(self, topics: set[str], pattern: str = "") -> None:
         self.topics = topics
-        self.machine.subscribe(topics, self.world.now_ms)
+        self.machine.subscribe(topics, self.world.now_ms, pattern)
 
     def poll(self) -> None:
         if not self.is_dead:
@@ -116,25 +123,36 @@ class Waiter:
     request_id: int
 
 
-class World(Events):
+class World(Events, ABC):
     """Of what happens in the same millisecond, members' own timers come first, the coordinator's last."""
 
-    def __init__(self, seed: int, assignors: tuple[str, ...], topics: dict[str, int]) -> None:
+    def __init__(self, seed: int) -> None:
         super().__init__(1)
         self.chance = Random(seed)
-        self.topics = topics
-        self.assignors = assignors
         self.owners: dict[Partition, Sim] = {}
         self.members: list[Sim] = []
         self.loses = 0.0  # how likely a request, or its answer, is lost
-        limits = GroupLimits(min_session_timeout_ms=1, initial_rebalance_delay_ms=0)
-        self.group = Group("g", limits, self.now)
-        self._lines: list[str] = []
+        self.lines: list[str] = []
 
     def told(self) -> str:
-        return "\n".join(self._lines[-60:])
+        return "\n".join(self.lines[-60:])
 
-    def comes(self, topics: set[str], instance_id: str | None = None) -> Sim:
+    @abstractmethod
+    def machine(self, name: str, limits: MemberLimits) -> Membership | ConsumerMembership:
+        """Of a new member."""
+
+    @abstractmethod
+    def arrives(self, member: Sim, action: Any) -> None:
+        """At the coordinator."""
+
+    def has_thrown_out(self, member: Sim) -> bool:
+        """Whether what the member still has may be another's by now."""
+        return False
+
+    def call_takes_ms(self) -> int:
+        return self.chance.choice((0, 1, 30))
+
+    def comes(self, topics: set[str], instance_id: str | None = None, pattern: str = "") -> Sim:
         limits = MemberLimits(
             instance_id=instance_id,
             session_timeout_ms=SESSION_MS,
@@ -143,10 +161,10 @@ class World(Events):
             retry_backoff_ms=20,
             retry_backoff_max_ms=200,
         )
-        machine = Membership(limits, [ASSIGNORS[name] for name in self.assignors], self.chance.random)
-        member = Sim(self, f"m{len(self.members)}", machine)
+        name = f"m{len(self.members)}"
+        member = Sim(self, name, self.machine(name, limits))
         self.members.append(member)
-        member.subscribe(topics)
+        member.subscribe(topics, pattern)
         member.poll()
         return member
 
@@ -154,16 +172,16 @@ class World(Events):
         """Killed: its partitions are free at once, and nobody is told."""
         member.is_dead = True
         member.give_up(member.owned)
-        self._lines.append(f"{self.now_ms} {member.name} dies")
+        self.lines.append(f"{self.now_ms} {member.name} dies")
 
     # --- the network
 
     def send(self, member: Sim, action: Any) -> None:
-        self._lines.append(f"{self.now_ms} {member.name} {type(action).__name__} {getattr(action, 'reason', '')}")
+        self.lines.append(f"{self.now_ms} {member.name} {type(action).__name__} {getattr(action, 'reason', '')}")
         if self.chance.random() < self.loses:
             self._fail(member, action.request_id)
         else:
-            self.at(self.now_ms + self.chance.randint(0, 5), 1, lambda: self._arrives(member, action))
+            self.at(self.now_ms + self.chance.randint(0, 5), 1, lambda: self.arrives(member, action))
 
     def answer(self, member: Sim, request_id: int, tell: Any) -> None:
         if self.chance.random() < self.loses:
@@ -187,10 +205,21 @@ class World(Events):
 
         self.at(self.now_ms + pause_ms, 1, told)
 
-    # --- the coordinator
 
-    def _arrives(self, member: Sim, action: Any) -> None:
+class ClassicWorld(World):
+    def __init__(self, seed: int, assignors: tuple[str, ...], topics: dict[str, int]) -> None:
+        super().__init__(seed)
+        self.topics = topics
+        self.assignors = assignors
+        limits = GroupLimits(min_session_timeout_ms=1, initial_rebalance_delay_ms=0)
+        self.group = Group("g", limits, self.now)
+
+    def machine(self, name: str, limits: MemberLimits) -> Membership:
+        return Membership(limits, [ASSIGNORS[name] for name in self.assignors], self.chance.random)
+
+    def arrives(self, member: Sim, action: Any) -> None:
         machine, request_id, now = member.machine, action.request_id, self.now
+        assert isinstance(machine, Membership)
         if isinstance(action, FindCoordinator):
             self.answer(member, request_id, lambda: machine.coordinator_found(request_id, 1))
         elif isinstance(action, CountPartitions):

@@ -11,6 +11,14 @@ from oncelog.client.net.brokers import Brokers
 from oncelog.client.properties import consumer_settings
 
 PATIENCE_S = 60
+CONSUMER = "consumer"  # in the place of an assignor: KIP-848, in which the broker shares out
+
+
+def speaking(assignor: str) -> dict[str, object]:
+    """The properties of a member, ours or librdkafka's."""
+    if assignor == CONSUMER:
+        return {"group.protocol": CONSUMER}
+    return {"partition.assignment.strategy": assignor, "session.timeout.ms": 6000, "heartbeat.interval.ms": 100}
 
 
 class Ours:
@@ -20,9 +28,7 @@ class Ours:
         given = {
             "bootstrap.servers": servers,
             "group.id": group_id,
-            "partition.assignment.strategy": assignor,
-            "session.timeout.ms": 6000,
-            "heartbeat.interval.ms": 100,
+            **speaking(assignor),
             "topic.metadata.refresh.interval.ms": 200,
             **{name.replace("_", "."): value for name, value in more.items()},
         }

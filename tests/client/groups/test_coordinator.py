@@ -13,14 +13,14 @@ from oncelog.client.groups.membership_steps import Member
 from oncelog.embedded import Server
 from oncelog.wire.requests import RequestSchema
 from tests.client.groups.mixed import make_topic
-from tests.client.groups.support import Ours, until
+from tests.client.groups.support import CONSUMER, Ours, until
 
 _numbers = count()
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with Server(settings={"group.min.session.timeout.ms": "300"}) as server:
+    with Server(settings={"group.min.session.timeout.ms": "300", "group.consumer.heartbeat.interval.ms": 50}) as server:
         yield server
 
 
@@ -36,7 +36,7 @@ def topic(servers: str) -> str:
     return name
 
 
-@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky", CONSUMER])
 async def test_members_share_and_take_over(servers: str, topic: str, assignor: str) -> None:
     async with Ours(servers, topic, assignor) as first:
         first.group.subscribe([topic])
@@ -50,8 +50,9 @@ async def test_members_share_and_take_over(servers: str, topic: str, assignor: s
     assert first.group.member == Member()
 
 
-async def test_new_partitions_are_shared_out_too(servers: str, topic: str) -> None:
-    async with Ours(servers, topic, "cooperative-sticky") as one, Ours(servers, topic, "cooperative-sticky") as two:
+@pytest.mark.parametrize("assignor", ["cooperative-sticky", CONSUMER])
+async def test_new_partitions_are_shared_out_too(servers: str, topic: str, assignor: str) -> None:
+    async with Ours(servers, topic, assignor) as one, Ours(servers, topic, assignor) as two:
         one.group.subscribe([topic])
         two.group.subscribe([topic])
         await until(lambda: len(one.owned) == len(two.owned) == 3, [one, two])
@@ -60,9 +61,10 @@ async def test_new_partitions_are_shared_out_too(servers: str, topic: str) -> No
         await until(lambda: len(one.owned) == len(two.owned) == 4, [one, two])
 
 
-async def test_another_subscription_changes_what_is_owned(servers: str, topic: str) -> None:
+@pytest.mark.parametrize("assignor", ["cooperative-sticky", CONSUMER])
+async def test_another_subscription_changes_what_is_owned(servers: str, topic: str, assignor: str) -> None:
     make_topic(servers, f"{topic}-too", 2)
-    async with Ours(servers, topic, "cooperative-sticky") as one:
+    async with Ours(servers, topic, assignor) as one:
         one.group.subscribe([topic])
         await until(lambda: len(one.owned) == 6, [one])
         one.group.subscribe([topic, f"{topic}-too"])
@@ -94,11 +96,12 @@ async def test_a_goodbye_that_cannot_be_said_is_not_waited_for(
     assert one.owned == set() and one.errors == []
 
 
+@pytest.mark.parametrize("assignor", ["range", CONSUMER])
 async def test_a_member_that_is_not_polled_loses_its_partitions_and_comes_back_with_the_next_poll(
-    servers: str, topic: str
+    servers: str, topic: str, assignor: str
 ) -> None:
-    limits = {"session_timeout_ms": 300, "max_poll_interval_ms": 500}
-    async with Ours(servers, topic, "range", **limits) as stuck, Ours(servers, topic, "range") as other:
+    limits = {"max_poll_interval_ms": 500} | ({} if assignor == CONSUMER else {"session_timeout_ms": 300})
+    async with Ours(servers, topic, assignor, **limits) as stuck, Ours(servers, topic, assignor) as other:
         stuck.group.subscribe([topic])
         other.group.subscribe([topic])
         await until(lambda: len(stuck.owned) == len(other.owned) == 3, [stuck, other])
@@ -112,14 +115,15 @@ async def test_a_member_that_is_not_polled_loses_its_partitions_and_comes_back_w
         await until(lambda: len(stuck.owned) == len(other.owned) == 3, [stuck, other])
 
 
-async def test_a_static_member_keeps_its_partitions_over_a_restart(servers: str, topic: str) -> None:
-    async with Ours(servers, topic, "range") as other:
+@pytest.mark.parametrize("assignor", ["range", CONSUMER])
+async def test_a_static_member_keeps_its_partitions_over_a_restart(servers: str, topic: str, assignor: str) -> None:
+    async with Ours(servers, topic, assignor) as other:
         other.group.subscribe([topic])
-        async with Ours(servers, topic, "range", group_instance_id="one") as first:
+        async with Ours(servers, topic, assignor, group_instance_id="one") as first:
             first.group.subscribe([topic])
             await until(lambda: len(first.owned) == len(other.owned) == 3, [first, other])
             kept, told = set(first.owned), list(other.told)
-        async with Ours(servers, topic, "range", group_instance_id="one") as again:
+        async with Ours(servers, topic, assignor, group_instance_id="one") as again:
             again.group.subscribe([topic])
             await until(lambda: again.group.is_settled, [again, other])
             assert again.owned == kept and other.told == told
@@ -137,10 +141,11 @@ async def test_of_two_members_with_one_name_the_older_is_fenced_for_good(servers
             assert older.told[-1][0] == "lost" and older.group.fatal is not None
 
 
+@pytest.mark.parametrize("assignor", ["cooperative-sticky", CONSUMER])
 async def test_a_member_that_the_coordinator_forgot_is_told_that_it_lost_and_joins_again(
-    servers: str, topic: str
+    servers: str, topic: str, assignor: str
 ) -> None:
-    async with Ours(servers, topic, "cooperative-sticky") as one:
+    async with Ours(servers, topic, assignor) as one:
         one.group.subscribe([topic])
         await until(lambda: len(one.owned) == 6, [one])
         await remove(one)
@@ -182,7 +187,8 @@ async def test_a_callback_that_fails_is_told_and_the_group_goes_on(servers: str,
         assert "of the application" in one.errors[0].str()
 
 
-async def test_leaving_without_ever_having_joined_is_nothing(servers: str, topic: str) -> None:
-    async with Ours(servers, topic, "range") as one:
+@pytest.mark.parametrize("assignor", ["range", CONSUMER])
+async def test_leaving_without_ever_having_joined_is_nothing(servers: str, topic: str, assignor: str) -> None:
+    async with Ours(servers, topic, assignor) as one:
         await one.group.leave()
     assert one.told == [] and one.errors == []

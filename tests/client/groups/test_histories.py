@@ -3,15 +3,16 @@
 import pytest
 
 from oncelog.client.errors import KafkaError
-from tests.client.groups.simulated import POLL_MS, SESSION_MS, Sim, World
+from oncelog.client.groups.membership import Membership
+from tests.client.groups.simulated import POLL_MS, SESSION_MS, ClassicWorld, Sim, World
 from tests.depth import deeper, scaled
 
 TOPICS = {"a": 5, "b": 3}
 ALL = {("a", partition) for partition in range(5)} | {("b", partition) for partition in range(3)}
 
 
-def history(seed: int, assignors: tuple[str, ...]) -> World:
-    world = World(seed, assignors, dict(TOPICS))
+def history(seed: int, assignors: tuple[str, ...]) -> ClassicWorld:
+    world = ClassicWorld(seed, assignors, dict(TOPICS))
     chance = world.chance
     world.comes({"a", "b"})
     for _ in range(25):
@@ -27,11 +28,16 @@ def history(seed: int, assignors: tuple[str, ...]) -> World:
         elif what < 0.65:
             chance.choice(living).subscribe(set(chance.choice((("a", "b"), ("b",)))))
         elif what < 0.75:
-            chance.choice(living).machine.rejoin("by chance")
+            rejoins(chance.choice(living))
         for member in world.members:
             member.run()
         world.run_until(world.now_ms + chance.choice((0, 3, 50, 400, 3000)))
     return world
+
+
+def rejoins(member: Sim) -> None:
+    assert isinstance(member.machine, Membership)
+    member.machine.rejoin("by chance")
 
 
 def goes(world: World, member: Sim) -> None:

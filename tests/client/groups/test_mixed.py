@@ -7,14 +7,14 @@ import pytest
 
 from oncelog.embedded import Server
 from tests.client.groups.mixed import Theirs, are_shared, come_and_go, make_topic
-from tests.client.groups.support import Ours, until
+from tests.client.groups.support import CONSUMER, Ours, until
 
 _numbers = count()
 
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    with Server() as server:
+    with Server(settings={"group.consumer.heartbeat.interval.ms": 100}) as server:
         yield server.bootstrap_servers
 
 
@@ -25,18 +25,19 @@ def topic(servers: str) -> str:
     return name
 
 
-@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky", CONSUMER])
 async def test_ours_and_librdkafkas_members_share_partitions_while_they_come_and_go(
     servers: str, topic: str, assignor: str
 ) -> None:
     await come_and_go(servers, topic, assignor)
 
 
-async def test_a_cooperative_member_keeps_what_need_not_move(servers: str, topic: str) -> None:
-    async with Ours(servers, topic, "cooperative-sticky") as first:
+@pytest.mark.parametrize("assignor", ["cooperative-sticky", CONSUMER])
+async def test_a_cooperative_member_keeps_what_need_not_move(servers: str, topic: str, assignor: str) -> None:
+    async with Ours(servers, topic, assignor) as first:
         first.group.subscribe([topic])
         await until(lambda: first.group.is_settled, [first])
-        async with Theirs(servers, topic, "cooperative-sticky") as second:
+        async with Theirs(servers, topic, assignor) as second:
             await until(lambda: are_shared([first], [second]), [first])
             kept = set(first.owned)
     gave = next(partitions for what, partitions in first.told if what == "revoked")

@@ -17,7 +17,7 @@ from oncelog.client.errors import KafkaError, KafkaException, error_of, exceptio
 from oncelog.client.fetching.values import OffsetFound, Partition
 from oncelog.client.groups import commits
 from oncelog.client.groups.commits import Committed, ToCommit
-from oncelog.client.groups.coordinator import Group
+from oncelog.client.groups.coordinator import CONSUMER, Group
 from oncelog.client.groups.membership_steps import Member
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.offsets import offsets_at
@@ -41,6 +41,11 @@ _COORDINATOR_MOVED = frozenset(
         KafkaError.NOT_COORDINATOR,
     }
 )
+# A member of KIP-848 has another epoch by now, which its next heartbeat tells it.
+_STALE = frozenset({KafkaError.STALE_MEMBER_EPOCH})
+_COMMIT_AGAIN = _COORDINATOR_MOVED | _STALE
+# Or it is none any more, and may read what was committed as anybody may.
+_FETCH_AGAIN = _STALE | {KafkaError.UNKNOWN_MEMBER_ID}
 
 
 class Read(Protocol):
@@ -214,7 +219,7 @@ class Core:
             if self.group is not None:
                 for code in {codes[each] for each in mine if each in codes} - {0}:
                     self.group.refused(code, member.generation)
-            return next((code for code in codes.values() if code in _COORDINATOR_MOVED), 0), codes
+            return next((code for code in codes.values() if code in _COMMIT_AGAIN), 0), codes
 
         async with self._commit_turn:
             codes = await self._of_coordinator(attempt, PATIENCE_MS if patience_ms is None else patience_ms)
@@ -232,13 +237,17 @@ class Core:
         group_id = self.group_id()
 
         async def attempt(node_id: int) -> tuple[int, dict[Partition, Committed]]:
+            member = self.member if self.settings.group_protocol == CONSUMER else commits.ANYBODY
             code, found = await commits.fetch_committed(
                 self.brokers,
                 node_id,
                 group_id,
                 wanted,
                 require_stable=self.settings.isolation_level == "read_committed",
+                member=member,
             )
+            if self.group is not None and code in _FETCH_AGAIN:
+                self.group.refused(code, member.generation)
             unstable = (each.error_code for each in found.values() if each.error_code and is_retriable(each.error_code))
             return code or next(unstable, 0), found
 
@@ -252,7 +261,8 @@ class Core:
                 self._coordinator = await self.brokers.coordinator(self.group_id())
             code, answer = await attempt(self._coordinator)
             if code:
-                raise exception_of(code)
+                passes = is_retriable(code) or code in _FETCH_AGAIN
+                raise KafkaException(KafkaError(code, error_of(code).str(), retriable=passes))
             return answer
 
         def failed(error: KafkaError) -> None:

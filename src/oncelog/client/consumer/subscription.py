@@ -14,7 +14,8 @@ from oncelog.client.consumer.calls import Call
 from oncelog.client.consumer.core import Core
 from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
 from oncelog.client.fetching.values import STORED, Partition
-from oncelog.client.groups.coordinator import Group
+from oncelog.client.groups.coordinator import CONSUMER, Group
+from oncelog.client.net.metadata import Metadata
 from oncelog.client.types import TopicPartition
 
 PATTERN_MARK = "^"
@@ -51,22 +52,31 @@ class Subscription:
         self._settings = core.settings
         self.group = Group(self._settings, self._core.brokers, self)
         self._names: frozenset[str] = frozenset()
-        self._patterns: list[re.Pattern[str]] = []
+        self._patterns: Sequence[str] = ()
+        self._compiled: list[re.Pattern[str]] = []
         self.callbacks = Callbacks()
         self._watch: asyncio.Task[None] | None = None
         self._polls: asyncio.Task[None] | None = None
         self._told_unknown: set[str] = set()
+        self._found: frozenset[str] | None = None  # the topics that the group was told of last
 
     @property
     def topics(self) -> list[str]:
-        return sorted(self._names | {pattern.pattern for pattern in self._patterns})
+        return sorted(self._names.union(self._patterns))
+
+    @property
+    def _is_resolved_here(self) -> bool:
+        """Which topics there are for what is subscribed to. In KIP-848 the coordinator knows, by patterns of RE2."""
+        return self._settings.group_protocol != CONSUMER
 
     async def subscribe(self, topics: Sequence[str], callbacks: Callbacks) -> None:
-        patterns = [_compiled(each) for each in topics if each.startswith(PATTERN_MARK)]
+        patterns = [each for each in topics if each.startswith(PATTERN_MARK)]
+        self._compiled = [_compiled(each) for each in patterns] if self._is_resolved_here else []
         self._names = frozenset(each for each in topics if not each.startswith(PATTERN_MARK))
         self._patterns = patterns
         self.callbacks = callbacks
         self._told_unknown.clear()
+        self._found = None
         if self._watch is not None:
             self._watch.cancel()
         if not topics:
@@ -85,29 +95,39 @@ class Subscription:
     # --- which topics there are
 
     async def _look_for_topics(self) -> None:
-        """Tell the group which topics match, now and whenever they change."""
-        wanted: frozenset[str] | None = None
+        """Tell the group which topics match, now and whenever they change; or what is to match, where it looks itself.
+        The same again changes nothing."""
         while True:
+            is_everything = bool(self._compiled)
             try:
-                metadata = await self._core.brokers.refresh(None if self._patterns else self._names)
+                metadata = await self._core.brokers.refresh(None if is_everything else self._names)
             except KafkaException as failure:
                 self._core.engine.tell_trouble(failure.error)
                 await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
                 continue
             self._core.engine.trouble_is_over()
-            known = {name: topic for name, topic in metadata.topics.items() if not topic.error_code}
-            matched = {
-                name
-                for name, topic in known.items()
-                if not topic.is_internal and any(pattern.search(name) for pattern in self._patterns)
-            }
-            unknown = self._names - known.keys()
-            self._tell_unknown(unknown)
-            found = frozenset(self._names & known.keys() | matched)
-            if found != wanted and (found or wanted is not None):
-                wanted = found
-                self.group.subscribe(found)
-            await asyncio.sleep(self._look_again_ms(bool(unknown)) / 1000)
+            is_one_unknown = False
+            if self._is_resolved_here:
+                is_one_unknown = self._resolve(metadata)
+            else:
+                self.group.subscribe(self._names, _joined(self._patterns))
+            await asyncio.sleep(self._look_again_ms(is_one_unknown) / 1000)
+
+    def _resolve(self, metadata: Metadata) -> bool:
+        """Tells the group which topics there are. Whether one that was named is not there."""
+        known = {name: topic for name, topic in metadata.topics.items() if not topic.error_code}
+        matched = {
+            name
+            for name, topic in known.items()
+            if not topic.is_internal and any(pattern.search(name) for pattern in self._compiled)
+        }
+        unknown = self._names - known.keys()
+        self._tell_unknown(unknown)
+        found = frozenset(self._names & known.keys() | matched)
+        if found != self._found and (found or self._found is not None):
+            self._found = found
+            self.group.subscribe(found)
+        return bool(unknown)
 
     def _look_again_ms(self, is_one_unknown: bool) -> int:
         interval_ms = self._settings.topic_metadata_refresh_interval_ms
@@ -187,3 +207,8 @@ def _compiled(topic: str) -> "re.Pattern[str]":
         return re.compile(topic)
     except re.error as error:
         raise invalid_argument(f"{topic!r} is no regular expression: {error}") from None
+
+
+def _joined(patterns: Sequence[str]) -> str:
+    """As librdkafka writes several as one."""
+    return f"({')|('.join(patterns)})" if patterns else ""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 OFFSET_FETCH_VERSIONS: Final = (3, 9)  # one group; with topic names
 OFFSET_COMMIT_VERSIONS: Final = (2, 9)
+ANYBODY: Final = Member()
 
 
 class Committed(NamedTuple):
@@ -32,9 +33,10 @@ async def fetch_committed(
     partitions: Iterable[Partition],
     *,
     require_stable: bool,
+    member: Member = ANYBODY,
     timeout_ms: int | None = None,
 ) -> tuple[int, dict[Partition, Committed]]:
-    """An error of the whole group, and what it has committed; -1 is nothing."""
+    """An error of the whole group, and what it has committed; -1 is nothing. A member is one of KIP-848."""
     topics = with_topics((partition, None) for partition in partitions)
 
     def build(spoken: RequestSchema) -> Any:
@@ -46,7 +48,11 @@ async def fetch_committed(
                 for topic, indexes in topics.items()
             )
             group = spoken.new(
-                "OffsetFetchRequestGroup", group_id=group_id, member_id=None, member_epoch=-1, topics=wanted
+                "OffsetFetchRequestGroup",
+                group_id=group_id,
+                member_id=member.member_id or None,
+                member_epoch=member.generation,
+                topics=wanted,
             )
             return spoken.new("OffsetFetchRequest", groups=(group,), require_stable=require_stable)
         wanted = tuple(

@@ -1,39 +1,35 @@
-"""A member of a group over real connections: what `Membership` wants done is done, and it is told what came of it.
+"""A member of a group over real connections: what its machine wants done is done, and it is told what came of it.
 
-A join may wait for minutes at the broker, which holds back what follows on the same connection; so joins and syncs have
-a connection of their own, and heartbeats another, apart from the one that fetches.
+`group.protocol` says which machine that is: `classic_requests.py` or `consumer_requests.py` has it, and what it asks.
 """
 
 import asyncio
 import contextlib
 import logging
 import random as chance
-from collections.abc import Awaitable, Callable, Collection
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final, Protocol
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of
-from oncelog.client.groups.assignors import ASSIGNORS
-from oncelog.client.groups.membership import ID_GIVEN, Membership
+from oncelog.client.groups.classic_requests import ClassicRequests
+from oncelog.client.groups.consumer_requests import ConsumerRequests
+from oncelog.client.groups.membership import ID_GIVEN
 from oncelog.client.groups.membership_steps import (
     Action,
     Assign,
-    CountPartitions,
+    Beside,
     FindCoordinator,
-    Heartbeat,
     Join,
-    Joined,
     Leave,
     Member,
     MemberLimits,
     Report,
+    Request,
     Revoke,
-    Sync,
 )
 from oncelog.client.groups.protocol import Partition
 from oncelog.client.net.tasks import Tasks
 from oncelog.clock import monotonic_s
-from oncelog.wire.requests import RequestSchema
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -41,19 +37,9 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("oncelog.client")
 
-Build = Callable[[RequestSchema], Any]
-Request = FindCoordinator | Join | CountPartitions | Sync | Heartbeat | Leave
-
-JOIN_VERSIONS: Final = (2, 9)
-SYNC_VERSIONS: Final = (1, 5)
-HEARTBEAT_VERSIONS: Final = (1, 4)
-LEAVE_VERSIONS: Final = (1, 5)
-JOINING: Final = "join"
-BEATING: Final = "group"
-# How much longer than the group's own time for a rebalance a join is waited for, as Java's client does.
-JOIN_SLACK_MS: Final = 5000
 LEAVE_PATIENCE_MS: Final = 5000
-REASON_CHARACTERS: Final = 255  # Kafka refuses longer ones
+CONSUMER: Final = "consumer"  # of `group.protocol`: KIP-848
+TOLD: Final = "the coordinator shared anew"  # the only reason that there is then
 
 
 class Listener(Protocol):
@@ -96,17 +82,18 @@ class Group:
             retry_backoff_max_ms=settings.retry_backoff_max_ms,
             rack=settings.client_rack,
         )
-        assignors = [ASSIGNORS[name] for name in settings.partition_assignment_strategy]
-        self._machine = Membership(limits, assignors, random)
+        is_consumer = settings.group_protocol == CONSUMER
+        requests = ConsumerRequests if is_consumer else ClassicRequests
+        self._requests: ConsumerRequests | ClassicRequests = requests(settings, brokers, limits, now_ms, random)
+        self._machine = self._requests.machine
         self._tasks = Tasks()
         self._asking: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._watched: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
         self._is_advancing = False
         self.rebalances = 0  # how often partitions came or went, for statistics
         self.rebalanced_s = monotonic_s()
-        self.rebalance_reason = ""
+        self.rebalance_reason = TOLD if is_consumer else ""
 
     # --- what the facade says
 
@@ -135,9 +122,10 @@ class Group:
         """Why nothing may be committed now: the group has given away what was read."""
         return self._machine.thrown_out
 
-    def subscribe(self, topics: Collection[str]) -> None:
-        """Be a member that wants these; called again, one that wants others. None at all gives everything back."""
-        self._machine.subscribe(topics, self._now_ms())
+    def subscribe(self, topics: Collection[str], pattern: str = "") -> None:
+        """Be a member that wants these; called again, one that wants others. None at all gives everything back. A
+        pattern is the coordinator's to resolve, which that of the classic protocol does not."""
+        self._machine.subscribe(topics, self._now_ms(), pattern)
         self._advance()
 
     def polled(self) -> None:
@@ -200,7 +188,7 @@ class Group:
     def _ask_soon(self, action: Request) -> None:
         if isinstance(action, Join) and action.reason != ID_GIVEN:
             self.rebalance_reason = action.reason
-        is_in_course = not isinstance(action, Heartbeat)
+        is_in_course = not isinstance(action, Beside)
         if is_in_course and self._asking is not None:
             self._asking.cancel()  # there is one at a time, so what is still waited for was given up
         task = self._tasks.begin(self._ask(action))
@@ -220,7 +208,7 @@ class Group:
 
     async def _ask(self, action: Request) -> None:
         try:
-            await _ASK[type(action)](self, action)
+            await self._ask_once(action)
         except KafkaException as failure:
             self._machine.failed(action.request_id, failure.error, self._now_ms())
         except Exception as unexpected:
@@ -231,130 +219,14 @@ class Group:
             self._asking = None
         self._advance()
 
-    async def _find(self, action: FindCoordinator) -> None:
-        node_id = await self._brokers.coordinator(self.group_id)
-        self._machine.coordinator_found(action.request_id, node_id)
-
-    async def _join(self, action: Join) -> None:
-        settings = self._settings
-
-        def build(spoken: RequestSchema) -> Any:
-            protocols = tuple(
-                spoken.new("JoinGroupRequestProtocol", name=name, metadata=metadata)
-                for name, metadata in action.protocols
-            )
-            return spoken.new(
-                "JoinGroupRequest",
-                group_id=self.group_id,
-                session_timeout=timedelta(milliseconds=settings.session_timeout_ms),
-                rebalance_timeout=timedelta(milliseconds=settings.max_poll_interval_ms),
-                member_id=action.member_id,
-                group_instance_id=settings.group_instance_id,
-                protocol_type=settings.group_protocol_type,
-                protocols=protocols,
-                reason=action.reason[:REASON_CHARACTERS],
-            )
-
-        answer = await self._ask_and_wait(action.node_id, "join_group", build, JOIN_VERSIONS)
-        joined = Joined(
-            int(answer.error_code),
-            int(answer.generation_id),
-            answer.protocol_name or "",
-            answer.leader,
-            answer.member_id,
-            bool(getattr(answer, "skip_assignment", False)),
-            tuple((each.member_id, getattr(each, "group_instance_id", None), each.metadata) for each in answer.members),
-        )
-        self._machine.joined(action.request_id, joined, self._now_ms())
-
-    async def _count(self, action: CountPartitions) -> None:
-        self._watched = action.topics
-        await self._brokers.refresh(action.topics)
-        self._machine.counted(action.request_id, self._counts())
-
-    def _counts(self) -> dict[str, int]:
-        topics = self._brokers.metadata.topics
-        return {
-            name: len(topics[name].partitions) for name in self._watched if name in topics and topics[name].partitions
-        }
-
-    async def _sync(self, action: Sync) -> None:
-        def build(spoken: RequestSchema) -> Any:
-            shares = tuple(
-                spoken.new("SyncGroupRequestAssignment", member_id=member_id, assignment=assignment)
-                for member_id, assignment in action.assignments.items()
-            )
-            return spoken.new(
-                "SyncGroupRequest",
-                group_id=self.group_id,
-                generation_id=action.member.generation,
-                member_id=action.member.member_id,
-                group_instance_id=action.member.instance_id,
-                protocol_type=self._settings.group_protocol_type,
-                protocol_name=action.protocol_name,
-                assignments=shares,
-            )
-
-        answer = await self._ask_and_wait(action.node_id, "sync_group", build, SYNC_VERSIONS)
-        self._machine.synced(action.request_id, int(answer.error_code), answer.assignment, self._now_ms())
-
-    async def _ask_and_wait(self, node_id: int, name: str, build: Build, versions: tuple[int, int]) -> Any:
-        """Given up, it takes its connection along: the broker would hold the next join back until this is answered."""
-        connection = await self._brokers.connection(node_id, JOINING)
-        timeout_ms = self._settings.max_poll_interval_ms + JOIN_SLACK_MS
+    async def _ask_once(self, action: Request) -> None:
+        if isinstance(action, FindCoordinator):
+            node_id = await self._brokers.coordinator(self.group_id)
+            self._machine.coordinator_found(action.request_id, node_id)
+            return
         try:
-            return await connection.request(name, build, versions=versions, timeout_ms=timeout_ms)
-        except asyncio.CancelledError:
-            connection.close()
-            raise
-
-    async def _beat(self, action: Heartbeat) -> None:
-        def build(spoken: RequestSchema) -> Any:
-            return spoken.new(
-                "HeartbeatRequest",
-                group_id=self.group_id,
-                generation_id=action.member.generation,
-                member_id=action.member.member_id,
-                group_instance_id=action.member.instance_id,
-            )
-
-        answer = await self._brokers.request(
-            action.node_id,
-            "heartbeat",
-            build,
-            versions=HEARTBEAT_VERSIONS,
-            timeout_ms=self._settings.session_timeout_ms,
-            purpose=BEATING,
-        )
-        self._machine.beaten(action.request_id, int(answer.error_code), self._now_ms())
-        if self._machine.counts is not None and self._machine.is_settled:
-            self._machine.partitions_counted(self._counts())
-
-    async def _leave(self, action: Leave) -> None:
-        """Whatever is answered: who has left does not mind."""
-
-        def build(spoken: RequestSchema) -> Any:
-            reason = action.reason[:REASON_CHARACTERS]
-            if spoken.version < 3:
-                return spoken.new("LeaveGroupRequest", group_id=self.group_id, member_id=action.member_id)
-            member = spoken.new("MemberIdentity", member_id=action.member_id, group_instance_id=None, reason=reason)
-            return spoken.new("LeaveGroupRequest", group_id=self.group_id, members=(member,))
-
-        try:
-            async with asyncio.timeout(LEAVE_PATIENCE_MS / 1000):  # connecting included
-                await self._brokers.request(
-                    action.node_id, "leave_group", build, versions=LEAVE_VERSIONS, purpose=BEATING
-                )
+            # What goodbye takes, connecting included.
+            async with asyncio.timeout(LEAVE_PATIENCE_MS / 1000 if isinstance(action, Leave) else None):
+                await self._requests.ask(action)
         except TimeoutError:
             raise KafkaException(error_of(KafkaError._TIMED_OUT)) from None
-        self._machine.left(action.request_id)
-
-
-_ASK: Final[dict[type, Callable[[Group, Any], Awaitable[None]]]] = {
-    FindCoordinator: Group._find,
-    Join: Group._join,
-    CountPartitions: Group._count,
-    Sync: Group._sync,
-    Heartbeat: Group._beat,
-    Leave: Group._leave,
-}

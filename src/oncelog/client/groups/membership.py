@@ -18,14 +18,13 @@ shares say, and joins once more so that another may have it.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
 from typing import Final
 
 from oncelog.client.errors import KafkaError, error_of, is_retriable
 from oncelog.client.groups.assignors import Assignor, Candidate
 from oncelog.client.groups.heartbeats import Heartbeats
 from oncelog.client.groups.membership_steps import (
-    Action,
+    Asked,
     Assign,
     CountPartitions,
     FindCoordinator,
@@ -35,10 +34,10 @@ from oncelog.client.groups.membership_steps import (
     Leave,
     Member,
     MemberLimits,
-    Report,
     Revoke,
     Sync,
 )
+from oncelog.client.groups.participant import COORDINATOR_MOVED, Participant
 from oncelog.client.groups.protocol import (
     NO_GENERATION,
     MalformedMessage,
@@ -50,31 +49,21 @@ from oncelog.client.groups.protocol import (
     encode_subscription,
 )
 
-Asked = FindCoordinator | Join | CountPartitions | Sync | Leave
-
 ID_GIVEN: Final = "a member id was given"
 
-COORDINATOR_MOVED: Final = frozenset(
-    {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NETWORK_EXCEPTION}
-)
 # The coordinator has forgotten the member, or goes on without it: what it owned may be another's by now.
 THROWN_OUT: Final = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION})
 
 
-class Membership:
+class Membership(Participant):
     def __init__(self, limits: MemberLimits, assignors: Sequence[Assignor], random: Callable[[], float]) -> None:
-        self.limits = limits
+        super().__init__(limits, random)
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._is_cooperative = all(assignor.is_cooperative for assignor in assignors)
-        self._random = random
-        self._request_ids = count(1)
         self._heartbeats = Heartbeats(limits.session_timeout_ms, limits.heartbeat_interval_ms)
 
-        self.member = Member(instance_id=limits.instance_id)
         self.owned: frozenset[Partition] = frozenset()
         self.counts: Mapping[str, int] | None = None  # what the leader shared out by
-        self.fatal: KafkaError | None = None
-        self.thrown_out: KafkaError | None = None  # why it is no member any more, until it is one again or has left
 
         self._topics: frozenset[str] = frozenset()
         self._is_leaving = False
@@ -86,21 +75,12 @@ class Membership:
         self._join_reason: str | None = None
         self._shares: frozenset[Partition] | None = None  # what the last sync said, until it is owned
         self._previous: tuple[int, frozenset[Partition]] = (NO_GENERATION, frozenset())
-        self._node_id: int | None = None
-        self._asked: Asked | None = None  # the one request that is under way
         self._joined: Joined | None = None
-        self._calling: Revoke | Assign | None = None
-        self._asked_ms = 0
-        self._now_ms = 0
-        self._polled_ms = 0
-        self._retry_ms = 0
-        self._failures = 0
-        self._out: list[Action] = []
 
     # --- what the application wants
 
-    def subscribe(self, topics: Collection[str], now_ms: int) -> None:
-        """Be a member that wants these topics; none at all is leaving."""
+    def subscribe(self, topics: Collection[str], now_ms: int, pattern: str = "") -> None:
+        """Be a member that wants these topics; none at all is leaving. Patterns are for members to resolve."""
         wanted = frozenset(topics)
         if not wanted:
             self.leave()
@@ -140,10 +120,6 @@ class Membership:
         self._want_join(reason)
 
     # --- what was answered
-
-    def coordinator_found(self, request_id: int, node_id: int) -> None:
-        if self._answered(request_id):
-            self._node_id = node_id  # that it was found is no success yet: it may refuse every join
 
     def joined(self, request_id: int, answer: Joined, now_ms: int) -> None:
         asked = self._answered(request_id)
@@ -210,7 +186,8 @@ class Membership:
         else:
             self._heartbeats.next_ms = now_ms + self.limits.retry_backoff_ms
 
-    def left(self, request_id: int) -> None:
+    def left(self, request_id: int, code: int = 0) -> None:
+        """Whatever is answered: who has left does not mind."""
         if self._answered(request_id):
             self.member = Member(instance_id=self.limits.instance_id)
 
@@ -232,14 +209,6 @@ class Membership:
             self._want_join("the group rebalances")
         elif code in THROWN_OUT or code == KafkaError.FENCED_INSTANCE_ID:
             self._refused(code, now_ms)
-
-    def _answered(self, request_id: int) -> Asked | None:
-        """The request that this answers. Answers to what was given up meanwhile say nothing."""
-        asked = self._asked
-        if asked is None or asked.request_id != request_id:
-            return None
-        self._asked = None
-        return asked
 
     def _refused(self, code: int, now_ms: int, asked: Asked | None = None, error: KafkaError | None = None) -> None:
         self._joined = None
@@ -278,24 +247,10 @@ class Membership:
         self._is_lost = True
         self._want_join(reason)
 
-    def _pause(self, now_ms: int) -> None:
-        longest_ms = self.limits.retry_backoff_max_ms
-        pause_ms = min(self.limits.retry_backoff_ms * 2 ** min(self._failures, 20), longest_ms)
-        self._failures += 1
-        self._retry_ms = now_ms + int(pause_ms * (0.8 + 0.4 * self._random()))
-
     def _want_join(self, reason: str) -> None:
         self._join_reason = self._join_reason or reason
 
-    def _report(self, error: KafkaError) -> None:
-        self._out.append(Report(error))
-
     # --- what is to be done
-
-    @property
-    def coordinator(self) -> int | None:
-        """The node that is asked now, if one is known."""
-        return self._node_id
 
     @property
     def is_settled(self) -> bool:
@@ -308,15 +263,6 @@ class Membership:
         """It has left: nothing is owned and nobody needs to be told."""
         is_ending = self.fatal is not None or (self._is_leaving and not self._topics)
         return is_ending and not self.owned and not self._calling and not self._asked
-
-    def actions(self, now_ms: int) -> list[Action]:
-        self._now_ms = now_ms
-        self._look_at_clocks(now_ms)
-        while self._calling is None and self._next():
-            continue
-        self._beat(now_ms)
-        out, self._out = self._out, []
-        return out
 
     def next_due_ms(self) -> int | None:
         """When to call `actions` again though nothing arrives."""
@@ -365,8 +311,8 @@ class Membership:
 
     def _poll_out(self) -> None:
         """The application is stuck: let the others have its partitions."""
-        words = f"the application did not poll for {self.limits.rebalance_timeout_ms} ms (max.poll.interval.ms)"
-        error = KafkaError(KafkaError._MAX_POLL_EXCEEDED, words)
+        error = self._not_polled()
+        words = error.str()
         self._report(error)
         self._is_polled_out = True
         if self.member.member_id and self._node_id is not None and self.limits.instance_id is None:
@@ -375,7 +321,6 @@ class Membership:
         self.thrown_out = error
 
     def _next(self) -> bool:
-        """The next step, and whether there may be another one right after it."""
         if self._is_lost:
             self._is_lost = False
             return not self.owned or self._call(Revoke(self.owned, is_lost=True))
@@ -392,16 +337,6 @@ class Membership:
         if self._shares is not None:
             return self._take_on(self._shares)
         return self._join(self._node_id) if self._join_reason is not None else False
-
-    def _ask(self, action: Asked) -> bool:
-        self._asked, self._asked_ms = action, self._now_ms
-        self._out.append(action)
-        return False
-
-    def _call(self, call: Revoke | Assign) -> bool:
-        self._calling = call
-        self._out.append(call)
-        return False
 
     def _say_goodbye(self) -> bool:
         self._shares, self._join_reason = None, None

@@ -1,8 +1,10 @@
-"""What a member of a group is told, and what it wants done: the values that pass in and out of `Membership`."""
+"""What a member of a group is told, and what it wants done: the values that pass in and out of `Membership` and of
+`ConsumerMembership`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import UUID
 
 from oncelog.client.errors import KafkaError
 from oncelog.client.groups.protocol import NO_GENERATION, Partition
@@ -11,7 +13,7 @@ from oncelog.client.groups.protocol import NO_GENERATION, Partition
 class Member(NamedTuple):
     """Who a member is: what Heartbeat and OffsetCommit carry."""
 
-    generation: int = NO_GENERATION
+    generation: int = NO_GENERATION  # in KIP-848 the member's epoch
     member_id: str = ""
     instance_id: str | None = None
 
@@ -21,7 +23,7 @@ class MemberLimits:
     instance_id: str | None
     session_timeout_ms: int
     rebalance_timeout_ms: int  # max.poll.interval.ms: how long the others wait for a member that is to give back
-    heartbeat_interval_ms: int
+    heartbeat_interval_ms: int  # in KIP-848 until the coordinator says another one
     retry_backoff_ms: int
     retry_backoff_max_ms: int
     rack: str | None = None
@@ -107,4 +109,53 @@ class Report:
     error: KafkaError
 
 
-Action = FindCoordinator | Join | CountPartitions | Sync | Heartbeat | Leave | Revoke | Assign | Report
+# Of KIP-848 alone
+
+Place = tuple[UUID, int]  # a partition, by its topic's id: another topic of the same name is another place
+NOWHERE: frozenset[Place] = frozenset()
+
+
+class Wanted(NamedTuple):
+    topics: frozenset[str] = frozenset()
+    pattern: str = ""  # of the coordinator's kind, RE2; empty for none
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A heartbeat. None: as it was said before; `is_whole` says all that there is to say."""
+
+    request_id: int
+    node_id: int
+    member_id: str
+    epoch: int
+    wanted: Wanted | None
+    owned: frozenset[Place] | None
+
+    @property
+    def is_whole(self) -> bool:
+        return self.wanted is not None and self.owned is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Beaten:
+    """Its answer. `assigned` is None where that is as before."""
+
+    error_code: int
+    message: str | None = None
+    epoch: int = 0
+    interval_ms: int = 0
+    assigned: frozenset[Place] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FindNames:
+    """Of topics that are known by their ids."""
+
+    request_id: int
+    topic_ids: frozenset[UUID]
+
+
+Asked = FindCoordinator | Join | CountPartitions | Sync | Leave | Beat
+Beside = Heartbeat | FindNames  # asked beside whatever else is under way
+Request = Asked | Beside
+Action = Request | Revoke | Assign | Report

@@ -4,6 +4,7 @@ import asyncio
 import random as chance
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of, is_retriable
 from oncelog.client.net.connection import Build, Connection, Endpoint
@@ -66,11 +67,11 @@ class Brokers:
         """What is known now; a value that does not change, so any thread may look at it."""
         return self._refresher.metadata
 
-    async def refresh(self, topics: Iterable[str] | None = None) -> Metadata:
+    async def refresh(self, topics: Iterable[str | UUID] | None = None) -> Metadata:
         """Ask for these topics, for all that there are (None), or for the brokers alone (an empty list).
 
-        Topics named here are kept up to date from then on, until `forget`. A topic that is being made is asked for
-        again a few times.
+        Topics named here are kept up to date from then on, until `forget`; those asked for by their ids are not. A
+        topic that is being made is asked for again a few times.
         """
         return await self._refresher.refresh(topics)
 

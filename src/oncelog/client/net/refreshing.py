@@ -8,6 +8,7 @@ import asyncio
 import random as chance
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of
 from oncelog.client.net.connection import Connection
@@ -22,7 +23,7 @@ LEADER_NOT_AVAILABLE = 5
 REBOOTSTRAP_REQUIRED = 129
 ATTEMPTS = 6
 
-Names = frozenset[str] | None
+Names = frozenset[str | UUID] | None  # of topics, or their ids
 
 
 class Refresher:
@@ -46,9 +47,9 @@ class Refresher:
         self._running: Shared[Names, None] = Shared()
         self._answered_s: float | None = None
 
-    async def refresh(self, topics: Iterable[str] | None) -> Metadata:
-        names = None if topics is None else frozenset(topics)
-        self._wanted |= names or frozenset()
+    async def refresh(self, topics: Iterable[str | UUID] | None) -> Metadata:
+        names: Names = None if topics is None else frozenset(topics)
+        self._wanted.update(each for each in names or () if isinstance(each, str))
         await self._running.do(names, lambda: self._refresh(names))
         return self.metadata
 
@@ -92,7 +93,8 @@ class Refresher:
 
     def _is_unsettled(self, names: Names) -> bool:
         topics = self.metadata.topics
-        return any(topics[name].error_code in self._being_made for name in names or () if name in topics)
+        named = (name for name in names or () if isinstance(name, str) and name in topics)
+        return any(topics[name].error_code in self._being_made for name in named)
 
     async def _ask(self, connection: Connection, names: Names) -> None:
         answer = await connection.request("metadata", lambda spoken: self._request(spoken, names))
@@ -107,7 +109,12 @@ class Refresher:
         self._changed()
 
     def _request(self, spoken: RequestSchema, names: Names) -> Any:
-        topics = [spoken.new("MetadataRequestTopic", topic_id=None, name=name) for name in sorted(names or ())]
+        topics = [
+            spoken.new("MetadataRequestTopic", topic_id=each, name=None)
+            if isinstance(each, UUID)
+            else spoken.new("MetadataRequestTopic", topic_id=None, name=each)
+            for each in sorted(names or (), key=str)
+        ]
         is_all = names is None and spoken.version > 0  # before version 1 an empty list was what a null is now
         return spoken.new(
             "MetadataRequest",

@@ -28,17 +28,26 @@ class ConsumerSettings(ClientSettings):
     group_instance_id: str | None = text(
         None, "A name that survives restarts: the member that bears it keeps its partitions meanwhile."
     )
-    group_protocol_type: str = text("consumer", "The kind of group.")
+    group_protocol: str = choice(
+        "classic",
+        "How members agree: `classic`, where one of them shares out, or `consumer` (KIP-848), where the broker does; "
+        "then it also says how often a member is heard of, and for how long it may not be.",
+        ("classic", "consumer"),
+    )
+    group_remote_assignor: str | None = text(
+        None, "With `consumer`: how the broker shares, `uniform` or `range`; its own choice when not given."
+    )
+    group_protocol_type: str = text("consumer", "With `classic`: the kind of group.")
     partition_assignment_strategy: tuple[str, ...] = text(
         ("range", "roundrobin"),
-        "How partitions are shared, the most wanted first: range, roundrobin, sticky, cooperative-sticky. The last one "
-        "takes partitions away one by one and cannot stand beside the others.",
+        "With `classic`: how partitions are shared, the most wanted first: range, roundrobin, sticky, "
+        "cooperative-sticky. The last one takes partitions away one by one and cannot stand beside the others.",
         convert=parse_assignors,
     )
     session_timeout_ms: int = integer(
-        45_000, "A member that was not heard of for this long is out of the group.", 1, HOUR_MS
+        45_000, "With `classic`: a member that was not heard of for this long is out of the group.", 1, HOUR_MS
     )
-    heartbeat_interval_ms: int = integer(3000, "How often a member is heard of.", 1, HOUR_MS)
+    heartbeat_interval_ms: int = integer(3000, "With `classic`: how often a member is heard of.", 1, HOUR_MS)
     max_poll_interval_ms: int = integer(
         300_000, "An application that did not poll for this long leaves the group.", 1, DAY_MS
     )

@@ -21,8 +21,6 @@ REFUSED: Final[Mapping[str, tuple[frozenset[str], str]]] = {
     "queuing.strategy": (frozenset({"fifo"}), "records of a partition are sent in the order of produce()"),
     "topic.blacklist": (_EMPTY, "topics are chosen by subscribe()"),
     "plugin.library.paths": (_EMPTY, "plugins of librdkafka cannot be loaded"),
-    "group.protocol": (frozenset({"classic"}), "only the classic group protocol is spoken"),
-    "group.remote.assignor": (_EMPTY, "only the classic group protocol is spoken"),
     "offset.store.method": (frozenset({"broker"}), "positions are kept by the broker"),
     "client.dns.lookup": (frozenset({"use_all_dns_ips"}), "names are never made canonical, which only GSSAPI needs"),
     "ssl.curves.list": (_EMPTY, _OPENSSL),

@@ -79,6 +79,22 @@ def _identity(values: Values, given: frozenset[str]) -> str | None:
 
 
 def _group(values: Values, given: frozenset[str]) -> str | None:
+    return _consumer_group(given) if values["group_protocol"] == "consumer" else _classic_group(values)
+
+
+def _consumer_group(given: frozenset[str]) -> str | None:
+    """What the broker says in KIP-848, and no member."""
+    refusals = {
+        "session.timeout.ms": " or share consumer. It is defined broker side",
+        "partition.assignment.strategy": ". Use `group.remote.assignor` instead",
+        "group.protocol.type": " or share consumer",
+        "heartbeat.interval.ms": " or share consumer. It is defined broker side",
+    }
+    found = next((name for name in refusals if name in given), None)
+    return found and f"`{found}` is not supported for `group.protocol=consumer`{refusals[found]}"
+
+
+def _classic_group(values: Values) -> str | None:
     if values["max_poll_interval_ms"] < values["session_timeout_ms"]:
         return "`max.poll.interval.ms` must be >= `session.timeout.ms`"
     names = values["partition_assignment_strategy"]
