@@ -37,7 +37,6 @@ class Kind:
     title: str
     command: Callable[[], list[str]]
     pace: int
-    needs_transactions: bool = False
 
 
 def environment(name: str, *packages: str) -> Path:
@@ -89,11 +88,9 @@ KINDS = {
     OURS: Kind("oncelog", program("ours"), 1_000_000),
     OURS_SHARED: Kind("oncelog, two processes", program("ours_shared"), 1_000_000),
     OURS_SPARK: Kind("oncelog on Spark", program("ours_spark"), 1_000_000),
-    STREAMS: Kind("Kafka Streams `exactly_once_v2`", streams, 400_000, needs_transactions=True),
-    QUIX: Kind(
-        "quixstreams, exactly once", program("quix", quix), 800_000, needs_transactions=True
-    ),  # several of its commits
-    QUIX_FAST: Kind("quixstreams, a commit every 0.1 s", program("quix", quix), 100_000, needs_transactions=True),
+    STREAMS: Kind("Kafka Streams `exactly_once_v2`", streams, 400_000),
+    QUIX: Kind("quixstreams, exactly once", program("quix", quix), 800_000),  # several of its commits
+    QUIX_FAST: Kind("quixstreams, a commit every 0.1 s", program("quix", quix), 100_000),
     BYTEWAX: Kind("bytewax, at least once", program("wax", bytewax), 250_000),
     SPARK: Kind("Spark: `transformWithState`, its file sink", program("tws"), 20_000),
 }

@@ -55,8 +55,11 @@ LINES = (
     Line("the same: a run of a thousand records, s", "files", "start_s"),
     Line("a million idle keys with timers: rate, by that without", "timers", "kept", above=0.95),
     Line("the same: bytes of memory a key", "timers", "bytes_a_key"),
-    Line("a hundred cells in a process: records/s", "cells", "records_per_s"),
-    Line("the same: memory, MB", "cells", "peak_mb"),
+    Line("a hundred cells in a process: rate, by that with four", "cells", "kept", above=0.95),
+    Line("the same: records/s", "cells", "records_per_s_many"),
+    Line("the same: processor s a million, with four", "cells", "cpu_s_few"),
+    Line("the same: processor s a million, with a hundred", "cells", "cpu_s_many"),
+    Line("the same: memory, MB", "cells", "peak_mb_many"),
     Line("a million records, 10,000 keys, two cells, two partitions: processor s a million", "growth", "usual"),
     *(
         Line(f"the same with ten times the {what}", "growth", what, below=most, by="usual")

@@ -40,7 +40,7 @@ LATENCY_S = 12.0
 GROWTH = (1, 10)
 GROWN_RECORDS = 1_000_000  # fewer are written in one go, and their rate is that of the reader
 GROWN_KEYS = 10_000
-MANY_CELLS = 100
+FEW_CELLS, MANY_CELLS = 4, 100
 LONGER = 4  # times what a row takes of records: files are written fast, and a hundred cells at once
 FEW_FILED = 1_000
 LOOK_S = 0.05
@@ -146,10 +146,14 @@ def regroup(field: Field, kind: str) -> Figures:
 
 
 def cells(field: Field, kind: str) -> Figures:
-    """Against `count` by the same."""
+    """A hundred of them, and as few as in the other rows, with the same records."""
     records = field.records(kind) * LONGER
-    with field.work("count", field.filled(records, KEYS, MANY_CELLS), partitions=MANY_CELLS) as work:
-        return rate(field, kind, work, records)
+    found: Figures = {}
+    for name, many in (("few", FEW_CELLS), ("many", MANY_CELLS)):
+        with field.work("count", field.filled(records, KEYS, many), partitions=many) as work:
+            measured = rate(field, kind, work, records)
+        found |= {f"{figure}_{name}": measured[figure] for figure in ("records_per_s", "cpu_s", "peak_mb")}
+    return {**found, "kept": found["records_per_s_many"] / found["records_per_s_few"]}
 
 
 def files(field: Field, kind: str) -> Figures:

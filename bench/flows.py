@@ -86,8 +86,6 @@ def main(
         field = Field(world, Path(place), scale)
         for row in (row for row in ROWS if row.name in names):
             mine = [kind for kind in row.contestants if not kinds or kind in kinds]
-            if server == "oncelog":  # which refuses transactions
-                mine = [kind for kind in mine if not KINDS[kind].needs_transactions]
             if mine:
                 found[row.name] = measure(field, row, rounds, mine)
     print("\n" + flow_page.section(about, found))

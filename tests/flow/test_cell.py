@@ -227,6 +227,19 @@ def test_a_function_that_does_not_repeat_is_named_as_what_to_mend(monkeypatch: p
     assert words.endswith("hang on PYTHONHASHSEED. `simulate(crashes=True)` and `check_hash_seeds` find it")
 
 
+def test_outputs_that_compaction_took_before_they_were_compared_stop_the_cell_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = calm()
+    first = Process(world)
+    assert drive(world, first, lambda: any(world.logs[place].batches for place in OUTPUTS))
+    first.is_over = True
+    monkeypatch.setattr(world, "slots", lambda each: World.slots(world, each)[1:])
+    words = why_it_stops(world)
+    assert "records that are there by their numbers could not be read back" in words
+    assert "`oncelog flow reset` begins anew" in words and "`min.compaction.lag.ms`" in words
+
+
 # --- what does not fit
 
 

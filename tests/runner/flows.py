@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from itertools import cycle, pairwise
 from typing import Any
 
-from oncelog.client import OFFSET_BEGINNING, AdminClient, Consumer, KafkaError, NewTopic, Producer, TopicPartition
+from oncelog.client import (
+    OFFSET_BEGINNING,
+    AdminClient,
+    Consumer,
+    KafkaError,
+    Message,
+    NewTopic,
+    Producer,
+    TopicPartition,
+)
 from oncelog.flow import Context, Dead, Flow, Topic, json_of, text
 from oncelog.flow.formats import STATE
 from tests.waiting import until
@@ -146,6 +155,10 @@ def make_topic(servers: str, name: str, partitions: int) -> None:
 
 
 def everything(servers: str, topic: str) -> list[tuple[bytes, bytes]]:
+    return [(message.key() or b"", message.value() or b"") for message in messages(servers, topic)]
+
+
+def messages(servers: str, topic: str) -> list[Message]:
     found = []
     with Consumer({"bootstrap.servers": servers, "enable.partition.eof": "true"}) as consumer:
         for index in sorted(consumer.list_topics(topic).topics[topic].partitions):
@@ -155,5 +168,5 @@ def everything(servers: str, topic: str) -> list[tuple[bytes, bytes]]:
                 if error is not None:
                     assert error.code() == KafkaError._PARTITION_EOF, error
                     break
-                found.append((message.key() or b"", message.value() or b""))
+                found.append(message)
     return found

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,39 @@ def test_progress_says_what_was_taken_and_what_is_left(billing: Billing) -> None
     assert last["stages"][billing.between.name]["state"] == billing.customers
     assert sum(each["numInputRows"] for each in run.recent_progress) == 60
     assert run.status["isTriggerActive"] is False
+
+
+def test_a_line_tells_rate_lag_state_and_commits(billing: Billing) -> None:
+    billing.send(range(30))
+    run = billing.flow().start(billing.properties)
+    stages = rf"orders lag 0, 0 keys, commit [1-9]\d*; {billing.between.name} lag 0, 7 keys, commit [1-9]\d*"
+    line = rf"flow {billing.name}: [\d,]+ records/s; {stages}"
+    until(lambda: re.fullmatch(line, run.status["message"]), "a look behind the last commit")
+    run.stop()
+
+
+def test_a_terminal_has_one_line_that_is_written_over(billing: Billing, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+
+    def when_it_is_shown(order: Order) -> Owed:
+        until(terminal.getvalue, "a line")
+        return Owed(order.amount)
+
+    flow = Flow(billing.name, version="1")
+    flow.read(billing.orders).map(when_it_is_shown).write(billing.sums)
+    billing.send(range(1))
+    monkeypatch.setattr(sys, "stderr", terminal)
+    flow.run(billing.properties, until="end")
+    said = terminal.getvalue()
+    assert said.startswith(f"\r\x1b[Kflow {billing.name} ")
+    assert said.count("\n") == 1 and said.endswith("\n")
+    monkeypatch.setattr(sys, "stderr", nowhere := StringIO())
+    flow.run(billing.properties, until="end")
+    assert nowhere.getvalue() == ""
 
 
 def test_positions_are_shown_to_groups(billing: Billing) -> None:

@@ -4,13 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from oncelog.clock import wall_s
 from oncelog.embedded import Server
 from oncelog.flow import Flow, Topic, Window, json_of, text
-from tests.runner.flows import Billing, Order, Owed, everything, make_topic
+from tests.runner.flows import Billing, Order, Owed, everything, make_topic, messages
 from tests.waiting import until
 
 LONG_AGO_MS = 1_700_000_000_000
 WINDOW_MS = 1_000
+SLACK_MS = 60_000  # the clock of a machine may be set meanwhile
 
 
 @pytest.fixture
@@ -49,6 +51,18 @@ def test_windows_close_by_the_time_where_nothing_more_comes(billing: Billing, ho
         until(lambda: sum(sums(billing, out)) == 20, "two windows of ten orders")
         run.stop()
     assert sums(billing, out) == [10, 10]
+
+
+def test_outputs_have_the_present_time_and_that_of_events_in_a_header(servers: str, topic: str) -> None:
+    """Brokers forget a producer by the time of its records, and may refuse one that is old."""
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    billing.send_at(range(LONG_AGO_MS, LONG_AGO_MS + 10))
+    began_ms = wall_s() * 1000
+    billing.flow().run(billing.properties, until="end")
+    written = messages(servers, billing.sums.name)
+    assert sorted(int(dict(each.headers() or ())["oncelog.time"]) - LONG_AGO_MS for each in written) == [*range(10)]
+    assert all(began_ms - SLACK_MS < each.timestamp()[1] < wall_s() * 1000 + SLACK_MS for each in written)
 
 
 def test_two_inputs_are_merged_by_their_times(billing: Billing) -> None:

@@ -35,6 +35,10 @@ DIFFERS: Final = (
     "A function gives something else for the same input: by the clock, by chance, or by the order of a set or hash(), "
     "which hang on PYTHONHASHSEED. `simulate(crashes=True)` and `check_hash_seeds` find it"
 )
+GONE: Final = (
+    "`oncelog flow reset` begins anew, and writes what the inputs hold. Have the topic keep what is written for longer than "
+    "an outage takes (`retention.ms`; where it is compacted, `min.compaction.lag.ms`)"
+)
 
 
 class Cell(Holding):
@@ -100,8 +104,7 @@ class Cell(Holding):
             replay.ended()
             stand = [each.slot for each in replay.dropped()]
         except (CannotTell, Differs) as error:
-            remedy = f". {DIFFERS}" if isinstance(error, Differs) else ""
-            self.why = f"{self.stage.title}: {error}{remedy}"
+            self.why = f"{self.stage.title}: {error}. {DIFFERS if isinstance(error, Differs) else GONE}"
             happen(self, Event.IMPOSSIBLE)
             return
         # A broker may say that they stand and not where, and a commit says up to where its outputs do.

@@ -259,7 +259,7 @@ class Holding:
     ) -> int | None:
         """How many bytes they add to the commit; None where that is too much, beside what is left of the plan's
         rows when so many bytes of them are taken."""
-        cells = sum(map(len, changes)) + sum(map(len, filter(None, changes.values())))
+        cells = sum(map(len, changes)) + size_of(changes.values())
         added = cells + len(changes) * COMMIT_OVERHEAD_BYTES + sum(held_size(outputs) for _, outputs in held)
         left = self.rows_bytes - rows_bytes
         return added if self.changed_bytes + added + left <= self.limits.commit_bytes else None

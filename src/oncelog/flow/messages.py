@@ -1,7 +1,7 @@
 """What a cell asks for, and what it is told."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -15,15 +15,25 @@ from oncelog.slots.replay import Output
 Row = tuple[int, bytes | None, bytes | None, int]
 
 
-def size_of(cells: Sequence[bytes | None]) -> int:
+def size_of(cells: Collection[bytes | None]) -> int:
     """The bytes of a column."""
     known: int | None = getattr(cells, "size_bytes", None)
-    return sum(map(len, filter(None, cells))) if known is None else known
+    if known is not None:
+        return known
+    try:
+        return sum(map(len, cells))  # type: ignore[arg-type]
+    except TypeError:  # some are null
+        return sum(map(len, filter(None, cells)))
+
+
+def plain(numbers: Sequence[int]) -> Sequence[int]:
+    """What lies in an array becomes Python numbers, all at once."""
+    return numbers.tolist() if isinstance(numbers, memoryview) else numbers
 
 
 class Records(NamedTuple):
-    """Input of one partition, in its order, as columns: of keys and values `BytesColumn` where the compiled loops are
-    at hand, and lists."""
+    """Input of one partition, in its order, as columns: where the compiled loops are at hand, of keys and values
+    `BytesColumn`, and of numbers a memoryview; else lists."""
 
     offsets: Sequence[int]
     keys: Sequence[bytes | None]
@@ -37,7 +47,15 @@ class Records(NamedTuple):
         return Records(offsets[here], keys[here], values[here], times[here], headers and headers[here])
 
     def rows(self) -> Iterator[Row]:
-        return zip(self.offsets, self.keys, self.values, self.times, strict=True)
+        return zip(plain(self.offsets), self.keys, self.values, plain(self.times), strict=True)
+
+    @property
+    def newest_ms(self) -> int:
+        if isinstance(self.times, memoryview):
+            import numpy as np
+
+            return int(np.asarray(self.times).max())
+        return max(self.times)
 
 
 class Outputs(NamedTuple):

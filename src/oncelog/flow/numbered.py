@@ -2,7 +2,8 @@
 and results on their way to a topic."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, cast
+from operator import itemgetter
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from oncelog.flow.formats import TIME
 from oncelog.flow.messages import Outputs
 from oncelog.records.column_types import BytesColumn
 from oncelog.records.key_columns import KeyTable, as_text, by_part, partitions_of, taken
+
+C = TypeVar("C")
 
 
 class NumberedStates:
@@ -23,7 +26,7 @@ class NumberedStates:
         self._entries: list[bytes] = []  # the keys that they have among all states
         self.distinct: list[int] = []  # of this run, in the order in which they came first
         self.hits: list[int] = []  # how often each of these did
-        self._stood: list[Any] = []
+        self._stood: Sequence[Any] = []
 
     def __len__(self) -> int:
         return len(self.objects)
@@ -66,12 +69,12 @@ class NumberedStates:
         return taken(self._table.keys, np.array(numbers, np.int64))
 
     @property
-    def now(self) -> list[Any]:
+    def now(self) -> Sequence[Any]:
         """Of the distinct ones."""
-        return [*map(self.objects.__getitem__, self.distinct)]
+        return _at(self.objects, self.distinct)
 
     def changes(self, encode: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
-        entries, now = map(self._entries.__getitem__, self.distinct), self.now
+        entries, now = _at(self._entries, self.distinct), self.now
         if None not in now:
             return dict(zip(entries, map(encode, now), strict=True))
         return {
@@ -87,14 +90,19 @@ class NumberedStates:
         self.forget_run()
 
 
+def _at(cells: list[C], places: list[int]) -> Sequence[C]:
+    return itemgetter(*places)(cells) if len(places) > 1 else [cells[place] for place in places]
+
+
 def encoded(codec: Codec[Any], values: Sequence[Any]) -> BytesColumn:
     kind, encode = class_of(codec), codec.encode
-    check_classes(kind, values, takes_null=codec.takes_null)
     if kind is int and set(map(type, values)) == {int}:
         try:
             return as_text(np.fromiter(values, np.int64, len(values)))
         except OverflowError:
             pass
+    else:
+        check_classes(kind, values, takes_null=codec.takes_null)
     if codec.takes_null:
         return BytesColumn.of([None if value is None else encode(value) for value in values])
     return BytesColumn.of([*map(encode, values)])
@@ -105,7 +113,7 @@ def by_partition(
 ) -> Iterator[tuple[int, Outputs]]:
     """A single time is that of all of them."""
     keys, values = BytesColumn.of(keys), BytesColumn.of(values)
-    every = np.array(times, np.int64)
+    every = np.asarray(times, np.int64)
     parts = by_part(partitions_of(keys, partitions), partitions)
     for partition, rows in enumerate(parts):
         if len(rows):

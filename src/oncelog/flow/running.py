@@ -196,7 +196,7 @@ class PartWork(Work):
                 self._run(input, records)
                 taken = len(records.offsets)
                 if taken and _tells_time(branch):
-                    self.mark(input, max(records.times) - branch.wait_ms)
+                    self.mark(input, records.newest_ms - branch.wait_ms)
             changes: dict[bytes, bytes | None] = {}
             for states in self._states.values():
                 changes |= states.changes()

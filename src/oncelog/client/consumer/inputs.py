@@ -1,9 +1,9 @@
 """Many partitions at once, decoded on the loop that fetches them: piece by piece, as their reader asks.
 
 What is fetched ahead is bounded in bytes, for all of them together. A piece is as many records as the reader takes at a
-time: keys and values as columns where the compiled loops have decoded them, all else as plain lists; or, where it asks
-for columns, as many as were decoded at once, over the memory of that. Its times are those of a header, where records
-have that. There is no group here and nothing is committed.
+time: keys, values and numbers as columns over the memory of what the compiled loops have decoded at once, and lists
+without them; or, where it asks for columns, all that were decoded at once. Its times are those of a header, where
+records have that. There is no group here and nothing is committed.
 """
 
 import logging
@@ -326,7 +326,7 @@ class _Rows:
     def __init__(self, count: int, time_header: bytes, one: Input) -> None:
         self._at, self._count = 0, count
         self._time_header = time_header
-        self._has_headers, self._as_columns = one.has_headers, one.as_columns
+        self._has_headers = one.has_headers
 
     def take(self, most: int) -> Piece | None:
         first = self._at
@@ -352,9 +352,7 @@ class _ColumnRows(_Rows):
         next_offset = int(offsets[-1]) + 1
         keys, values = columns.key[first:last], columns.value[first:last]
         headers = [columns.headers[row] for row in range(first, last)] if self._has_headers else None
-        if self._as_columns:
-            return Piece(offsets.data, keys, values, times.data, headers, next_offset)
-        return Piece(offsets.tolist(), keys, values, times.tolist(), headers, next_offset)
+        return Piece(offsets.data, keys, values, times.data, headers, next_offset)
 
 
 class _RecordRows(_Rows):

@@ -78,18 +78,16 @@ def _in_columns(
         numbered = states.numbered()
         numbers, objects = numbered.number(cast("BytesColumn", records.keys), decode_key), numbered.objects
         at.begin(records, decode_key)
-        rows: list[int] = []
-        results: list[Any] = []
+        every, rows, results = [*range(len(numbers))], list[int](), list[Any]()
         add_row, add_result = rows.append, results.append
-        work = zip(range(len(numbers)), numbers, decoded(records.values, decode_value), strict=True)
-        for at.row, number, value in work:
-            stands = objects[number]
+        for row, number, value in zip(every, numbers, decoded(records.values, decode_value), strict=True):
+            at.row, stands = row, objects[number]
             objects[number], outputs = function(state() if stands is None else stands, value, at)
             for output in outputs:
-                add_row(at.row)
+                add_row(row)
                 add_result(output)
         check_classes(kind, numbered.now, takes_null=True)
-        if len(rows) == len(numbers) == len(set(rows)):  # one each
+        if rows == every:  # one each
             route.take(records.keys, results, records.times)
         else:
             keys, times = numbered.keys_of([numbers[row] for row in rows]), records.times

@@ -86,7 +86,7 @@ def totals(
 
         def run(records: Records) -> None:
             columns(states, records)
-            states.time_ms = max(states.time_ms, max(records.times))
+            states.time_ms = max(states.time_ms, records.newest_ms)
 
         scope.tells_at_commits(states, then)
         scope.takes_columns(push, run, reads_values=reads_values)
