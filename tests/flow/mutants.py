@@ -199,6 +199,7 @@ def _put_in_place(cell: Cell, partition: Partition, commit: Commit) -> None:
     records = Outputs([*(STATE + each for each in changes), key], [*changes.values(), value])
     batch.data = cell.encode(records, batch.max_timestamp_ms)
     batch.payload, batch.record_count = records, len(records.keys)
+    cell.entries.count_under_way = len(changes)
     batch.stamp(batch.identity, batch.first_sequence)
     tenure.next_sequence = batch.end_sequence
 

@@ -9,10 +9,27 @@ from weakref import ref
 import pytest
 
 from oncelog.clock import Now
-from oncelog.flow import Context, Dead, Flow, Input, Topic, Upgrade, json_of, optional, raw, running, stepping, text
+from oncelog.flow import (
+    Context,
+    Dead,
+    Flow,
+    Input,
+    Topic,
+    Upgrade,
+    entries,
+    json_of,
+    numbered,
+    optional,
+    raw,
+    running,
+    stepping,
+    text,
+)
 from oncelog.flow.codecs import Codec
+from oncelog.flow.entries import Entries
+from oncelog.flow.formats import STATE
 from oncelog.flow.journal import apply
-from oncelog.flow.messages import Records, Stepped, Unworkable
+from oncelog.flow.messages import Outputs, Records, Stepped, Unworkable
 from oncelog.flow.numbered import NumberedStates
 from oncelog.flow.planning import Source
 from oncelog.flow.program import Stream
@@ -122,19 +139,19 @@ def test_an_update_that_cannot_be_encoded_is_named_and_none_is_sent_twice() -> N
 
 def test_a_run_as_columns_of_a_plain_step_is_worked_on_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else all that is here would hold, and nothing of it would be said of columns."""
-    numbered: list[int] = []
+    came: list[int] = []
     number = NumberedStates.number
 
     def counted(states: NumberedStates, keys: BytesColumn, decode_key: Callable[[bytes], Any]) -> list[int]:
-        numbered.append(len(keys))
+        came.append(len(keys))
         return number(states, keys, decode_key)
 
     monkeypatch.setattr(NumberedStates, "number", counted)
     records = records_of(b"anna", b"bob", b"anna")
     ran(flow_of(), {}, records)
-    assert not numbered
+    assert not came
     ran(flow_of(), {}, as_columns(records))
-    assert numbered == [3]
+    assert came == [3]
 
 
 @pytest.mark.parametrize("brought", [as_columns, lambda records: records], ids=["columns", "lists"])
@@ -219,6 +236,37 @@ def order_of(chance: Random, *, may_be_bad: bool) -> tuple[bytes | None, bytes |
     return key, value
 
 
+class Commits:
+    """Of entries as a cell makes them, and what a journal gets of them."""
+
+    def __init__(self, committed: dict[bytes, bytes]) -> None:
+        self.entries = Entries(committed)
+        self._is_under_way = False
+
+    def go_on(self, chance: Random, journal: dict[bytes, bytes]) -> None:
+        if self._is_under_way and chance.random() < 0.5:
+            self.entries.stored()
+            self._is_under_way = False
+        elif not self._is_under_way and chance.random() < 0.5:
+            self.commit(journal)
+
+    def commit(self, journal: dict[bytes, bytes]) -> None:
+        if self._is_under_way:
+            self.entries.stored()
+        changes, columns = self.entries.leave(), self.entries.columns_under_way
+        rows = Outputs([STATE + key for key in changes], [*changes.values()])
+        if columns is not None:
+            rows = columns.records(rows, Outputs([b"last"], [b"commit"]))
+            *_, last = rows.each()
+            assert (last.key, last.value) == (b"last", b"commit")
+            rows = rows.part(0, len(rows.keys) - 1)
+        assert len(rows.keys) == self.entries.count_under_way
+        for key, value in zip(rows.keys, rows.values, strict=True):
+            assert key is not None and key[:1] == STATE
+            apply({key[1:]: value}, journal)
+        self._is_under_way = True
+
+
 @pytest.mark.parametrize("made", MADE)
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_comes_and_is_undone_they_come_to_the_same(
@@ -229,15 +277,19 @@ def test_whatever_comes_and_is_undone_they_come_to_the_same(
     chance = Random(seed)
     dead = Dead("dead") if seed % 2 else None
     monkeypatch.setattr(running, "WORTH_COLUMNS", 5)
+    monkeypatch.setattr(numbered, "WORTH_COLUMNS", chance.choice([1, 20]))
     monkeypatch.setattr(stepping, "MOST_KNOWN", chance.choice([20, 1_000]))
+    monkeypatch.setattr(entries, "LEAST_BEHIND", chance.choice([0, 30, 1_000]))
+    monkeypatch.setattr(entries, "MOST_BEHIND", chance.choice([0, 2]))
     flow = made_flow(made, dead)
     stood = {b"old\0k%d" % at: b"%d" % at for at in range(20)}
     plain, columns = PartWork(flow.parts[0], 0), PartWork(flow.parts[0], 0)
-    states = dict(stood), dict(stood)
-    for work, state in zip((plain, columns), states, strict=True):
-        work.begin(state, [-1])
+    state, journal, commits = dict(stood), dict(stood), Commits(dict(stood))
+    plain.begin(state, [-1])
+    columns.begin(commits.entries, [-1])
     at = 0
-    for number in range(30):
+    for number in range(40):
+        commits.go_on(chance, journal)
         rows = [order_of(chance, may_be_bad=dead is not None) for _ in range(chance.choice([1, 3, 8, 60]))]
         offsets = list(range(at, at + len(rows)))
         keys, values = zip(*rows, strict=True)
@@ -256,9 +308,14 @@ def test_whatever_comes_and_is_undone_they_come_to_the_same(
         assert _rows(found.outputs) == _rows(due.outputs)
         assert _held(found) == _held(due)
         assert _rows(columns.told(number, found.changes)) == _rows(plain.told(number, due.changes))
-        for state in states:
-            apply(dict(due.changes), state)
-    assert at and len(states[0]) > 2
+        apply(dict(due.changes), state)
+        commits.entries.add(found.changes)
+        if chance.random() < 0.2:
+            assert dict(commits.entries) == state
+    commits.commit(journal)
+    commits.entries.stored()
+    assert commits.entries.count_committed == len(state) and commits.entries.committed == journal == state
+    assert at and len(state) > 2
 
 
 @pytest.mark.parametrize("made", MADE)

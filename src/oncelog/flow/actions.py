@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from oncelog.flow.description import OutputPlace, Stage
+from oncelog.flow.entries import Entries
 from oncelog.flow.formats import (
     MOST_WHY,
     TAKE_OVER,
@@ -24,7 +25,7 @@ from oncelog.flow.formats import (
     shown,
 )
 from oncelog.flow.held import held_of
-from oncelog.flow.holding import Entries, Holding
+from oncelog.flow.holding import Holding
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import AppendClaim, End, Ended, Expect, JournalBatch, NeedPids, Recall, Records, Unworkable
 from oncelog.flow.planning import Source, rows_size
@@ -352,7 +353,8 @@ def commit(cell: Holding) -> Event:
     cell.rows_under_way = [_planned(cell.number, *each) for each in rows]
     follows = bool(cell.held_under_way or cell.to_tell)
     last = [_goodbye(cell)] if cell.wants_to_leave and not follows else []
-    cell.append([*cell.held_under_way, *cell.rows_under_way, entry, *last], cell.now.wall_ms, changes)
+    whole = [*cell.held_under_way, *cell.rows_under_way, entry, *last]
+    cell.append(whole, cell.now.wall_ms, changes, cell.entries.columns_under_way)
     if last:
         return Event.LAST
     return Event.PLANNED if plan or follows else Event.COMMITTED
@@ -403,7 +405,7 @@ def note_commit(cell: Holding, base_offset: int, timestamp_ms: int) -> None:
     commit, journal = cell.under_way, cell.journal
     assert commit is not None
     cell.proven_ms = max(cell.proven_ms, timestamp_ms)
-    records = len(cell.entries.under_way) + len(cell.held_under_way) + len(cell.rows_under_way) + 1
+    records = cell.entries.count_under_way + len(cell.held_under_way) + len(cell.rows_under_way) + 1
     cell.is_copy_sound = cell.is_copy_sound and base_offset == journal.next_offset
     journal.next_offset, journal.commit = base_offset + records, commit
     journal.changes = cell.entries.under_way

@@ -337,7 +337,7 @@ class Cell(Holding):
         if taken:
             source.take(taken)
         self.rows_bytes -= rows_bytes
-        self.entries.changed.update(changes)
+        self.entries.add(changes)
         self.changed_bytes += added
         self.has_progress = True
         for place, each in outputs.items():

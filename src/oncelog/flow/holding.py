@@ -1,17 +1,20 @@
 """What a cell knows while somebody holds it, and the small steps that several of the table's actions make."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 from oncelog.clock import Now
 from oncelog.flow.description import COMMIT_OVERHEAD_BYTES, Holder, Limits, Stage
+from oncelog.flow.entries import Entries
 from oncelog.flow.formats import STATE, Commit, Entry, Held, Plan, PlannedRows, Range, encoded
 from oncelog.flow.held import held_size, outputs_of
-from oncelog.flow.journal import NO_FENCE, Journal, apply
+from oncelog.flow.journal import NO_FENCE, Journal
 from oncelog.flow.messages import (
     Action,
+    Changes,
+    ColumnChanges,
     Ended,
     FinishFiles,
     HourRows,
@@ -42,48 +45,6 @@ RECORD_OVERHEAD_BYTES: Final = 80  # of an output, beside key and value: varints
 
 def encoded_rows(outputs: Outputs, timestamp_ms: int) -> bytearray:
     return build_batch([(each.key, each.value, plain_headers(each.headers), timestamp_ms) for each in outputs.each()])
-
-
-class Entries(Mapping[bytes, bytes]):
-    """The state as the user's code sees it: what changed since the last commit, over what is committed."""
-
-    def __init__(self, committed: dict[bytes, bytes]) -> None:
-        self.committed = committed
-        self.under_way: dict[bytes, bytes | None] = {}  # in a commit that is not acknowledged yet
-        self.changed: dict[bytes, bytes | None] = {}  # for the next one
-
-    def __getitem__(self, key: bytes) -> bytes:
-        for layer in (self.changed, self.under_way):
-            if key in layer:
-                value = layer[key]
-                if value is None:
-                    raise KeyError(key)
-                return value
-        return self.committed[key]
-
-    def get(self, key: bytes, default: Any = None) -> Any:
-        for layer in (self.changed, self.under_way):
-            if key in layer:
-                value = layer[key]
-                return default if value is None else value
-        return self.committed.get(key, default)
-
-    def __iter__(self) -> Iterator[bytes]:
-        over = self.under_way | self.changed
-        yield from (key for key in self.committed if key not in over)
-        yield from (key for key, value in over.items() if value is not None)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def leave(self) -> dict[bytes, bytes | None]:
-        """What changed goes into a commit."""
-        self.under_way, self.changed = self.changed, {}
-        return self.under_way
-
-    def stored(self) -> None:
-        apply(self.under_way, self.committed)
-        self.under_way = {}
 
 
 def file_name(stage: str, cell: int, plan: Range, folder: str, *, is_late: bool) -> str:
@@ -162,15 +123,23 @@ class Holding:
         self.ask(ReadJournal(self.read_from, waits_ms))
 
     def append(
-        self, entries: Sequence[Entry], timestamp_ms: int, changes: Mapping[bytes, bytes | None] = NOTHING
+        self,
+        entries: Sequence[Entry],
+        timestamp_ms: int,
+        changes: Mapping[bytes, bytes | None] = NOTHING,
+        columns: ColumnChanges | None = None,
     ) -> None:
         """One batch, with what changed of the state first. It carries the time at which what it relies upon was looked
         at, so that a broker refuses it where its sender slept since then."""
         others = [encoded(each) for each in entries]
-        keys = [STATE + key for key in changes] + [key for key, _ in others]
-        records = Outputs(keys, [*changes.values(), *(value for _, value in others)])
+        keys, values = [STATE + key for key in changes], [*changes.values()]
+        other_keys, other_values = [key for key, _ in others], [value for _, value in others]
+        if columns is None:
+            records = Outputs([*keys, *other_keys], [*values, *other_values])
+        else:
+            records = columns.records(Outputs(keys, values), Outputs(other_keys, other_values))
         data, now_ms = self.encode(records, timestamp_ms), self.now.monotonic_ms
-        self.sender.add(Batch(*self.stage.journal, data, len(keys), now_ms, records), now_ms)
+        self.sender.add(Batch(*self.stage.journal, data, len(records.keys), now_ms, records), now_ms)
 
     # --- outputs
 
@@ -255,11 +224,12 @@ class Holding:
     # --- commits
 
     def fits(
-        self, changes: Mapping[bytes, bytes | None], held: Sequence[tuple[Place, Outputs]] = (), rows_bytes: int = 0
+        self, changes: Changes, held: Sequence[tuple[Place, Outputs]] = (), rows_bytes: int = 0
     ) -> int | None:
         """How many bytes they add to the commit; None where that is too much, beside what is left of the plan's
         rows when so many bytes of them are taken."""
-        cells = sum(map(len, changes)) + size_of(changes.values())
+        known: int | None = getattr(changes, "size_bytes", None)
+        cells = sum(map(len, changes)) + size_of(changes.values()) if known is None else known
         added = cells + len(changes) * COMMIT_OVERHEAD_BYTES + sum(held_size(outputs) for _, outputs in held)
         left = self.rows_bytes - rows_bytes
         return added if self.changed_bytes + added + left <= self.limits.commit_bytes else None
@@ -319,4 +289,5 @@ class Holding:
     @property
     def copy(self) -> Journal | None:
         """What another life may begin with: the state of the last commit that was acknowledged."""
+        self.entries.settle()
         return self.journal if self.is_copy_sound else None

@@ -92,6 +92,33 @@ class Outputs(NamedTuple):
 
 EMPTY: Final = Records((), (), (), ())
 
+Changes = Mapping[bytes, bytes | None]  # of the state; None: the entry is removed
+
+
+class ColumnChanges(Changes, ABC):
+    """Of keys that one `owner` numbers, as columns: no key twice, and none is removed. To ask for one of them makes a
+    Python object of each."""
+
+    owner: object
+
+    @property
+    @abstractmethod
+    def size_bytes(self) -> int: ...
+    @property
+    @abstractmethod
+    def keys_known(self) -> int:
+        """To the owner, these and others."""
+
+    @abstractmethod
+    def over(self, before: Sequence["ColumnChanges"]) -> "ColumnChanges":
+        """What they come to behind these of the same owner."""
+
+    @abstractmethod
+    def rows(self) -> Iterator[tuple[bytes, bytes]]: ...
+    @abstractmethod
+    def records(self, before: Outputs, behind: Outputs) -> Outputs:
+        """As they stand in a journal, between others."""
+
 
 @dataclass(frozen=True, slots=True)
 class JournalBatch:
@@ -220,7 +247,7 @@ Action = (
 class Stepped(NamedTuple):
     """What a run of input comes to."""
 
-    changes: Mapping[bytes, bytes | None]  # of the state; None: the entry is removed
+    changes: Changes
     outputs: Mapping[Place, Outputs]
     taken: int  # of the records; less than all where timers come first
     held: Sequence[tuple[Place, Outputs]] = ()  # that do not repeat: sent from the commit

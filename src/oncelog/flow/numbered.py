@@ -2,16 +2,21 @@
 and results on their way to a topic."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from operator import itemgetter
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
 from oncelog.flow.codecs import Codec, check_classes, class_of
-from oncelog.flow.formats import TIME
-from oncelog.flow.messages import Outputs
-from oncelog.records.column_types import BytesColumn
-from oncelog.records.key_columns import KeyTable, as_text, by_part, partitions_of, taken
+from oncelog.flow.formats import STATE, TIME
+from oncelog.flow.messages import ColumnChanges, Outputs
+from oncelog.records.column_types import BytesColumn, Int64s
+from oncelog.records.key_columns import KeyTable, as_text, by_part, partitions_of, taken, taken_behind
+
+WORTH_COLUMNS: Final = 200  # keys that a run changes
 
 C = TypeVar("C")
 
@@ -19,11 +24,11 @@ C = TypeVar("C")
 class NumberedStates:
     """What one run changes can be undone until the next one begins."""
 
-    def __init__(self, prefix: bytes, load: Callable[[bytes], Any]) -> None:
+    def __init__(self, prefix: bytes, load: Callable[..., Any]) -> None:
+        """`load`: by the key, and where it is one that came now for the first time, with this as its `owner`."""
         self._prefix, self._load = prefix, load
         self._table = KeyTable()
         self.objects: list[Any] = []  # None: there is none
-        self._entries: list[bytes] = []  # the keys that they have among all states
         self.distinct: list[int] = []  # of this run, in the order in which they came first
         self.hits: list[int] = []  # how often each of these did
         self._stood: Sequence[Any] = []
@@ -50,20 +55,19 @@ class NumberedStates:
             if decode_key is not bytes:
                 for key in new:
                     decode_key(key)
-            self.objects += [self._load(key) for key in new]  # all or none
+            self.objects += [self._load(key, owner=self) for key in new]  # all or none
         except BaseException:
             self._table.forget_from(known)
             raise
-        self._entries += [self._prefix + key for key in new]
         self.distinct, self.hits = found.distinct.tolist(), found.hits.tolist()
         self._stood = self.now
         numbers: list[int] = found.numbers.tolist()
         return numbers
 
     @property
-    def keys(self) -> Iterator[bytes]:
+    def keys(self) -> list[bytes]:
         """Of this run."""
-        return (self._entries[number][len(self._prefix) :] for number in self.distinct)
+        return cast(list[bytes], self.keys_of(self.distinct).to_list())
 
     def keys_of(self, numbers: Sequence[int]) -> BytesColumn:
         return taken(self._table.keys, np.array(numbers, np.int64))
@@ -73,8 +77,20 @@ class NumberedStates:
         """Of the distinct ones."""
         return _at(self.objects, self.distinct)
 
+    def column_changes(self, codec: Codec[Any]) -> "NumberedChanges | None":
+        """None where they are few, or some are removed."""
+        if len(self.distinct) < WORTH_COLUMNS or None in (now := self.now):
+            return None
+        numbers = np.array(self.distinct, np.int64)
+        return NumberedChanges(self, numbers, self.entries_of(numbers), encoded(codec, now))
+
+    def entries_of(self, numbers: Int64s) -> BytesColumn:
+        """As they stand in the journal."""
+        return taken_behind(STATE + self._prefix, self._table.keys, numbers)
+
     def changes(self, encode: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
-        entries, now = _at(self._entries, self.distinct), self.now
+        now = self.now
+        entries = [*_without_kind(self.entries_of(np.array(self.distinct, np.int64)))]
         if None not in now:
             return dict(zip(entries, map(encode, now), strict=True))
         return {
@@ -88,6 +104,63 @@ class NumberedStates:
         for number, key, stood in zip(self.distinct, self.keys, self._stood, strict=True):
             self.objects[number] = stood if stood is None or is_simple else self._load(key)
         self.forget_run()
+
+
+@dataclass(frozen=True, eq=False)
+class NumberedChanges(ColumnChanges):
+    owner: NumberedStates
+    numbers: Int64s
+    entries: BytesColumn  # their keys in the journal
+    stored: BytesColumn
+
+    @cached_property
+    def _found(self) -> dict[bytes, bytes]:
+        return dict(self.rows())
+
+    def __getitem__(self, key: bytes) -> bytes:
+        return self._found[key]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.entries.size_bytes + self.stored.size_bytes
+
+    @property
+    def keys_known(self) -> int:
+        return len(self.owner)
+
+    def rows(self) -> Iterator[tuple[bytes, bytes]]:
+        return zip(_without_kind(self.entries), cast(list[bytes], self.stored.to_list()), strict=True)
+
+    def over(self, before: Sequence[ColumnChanges]) -> "NumberedChanges":
+        if not before:
+            return self
+        pieces = *cast(Sequence[NumberedChanges], before), self
+        numbers = np.concatenate([each.numbers for each in pieces])
+        last = np.full(len(self.owner), -1, np.int64)
+        last[numbers] = np.arange(len(numbers))  # of a number that comes again the last place stays
+        rows = last[last >= 0]
+        entries, stored = (
+            taken(BytesColumn.joined(columns), rows)
+            for columns in zip(*((each.entries, each.stored) for each in pieces), strict=True)
+        )
+        return NumberedChanges(self.owner, numbers[rows], entries, stored)
+
+    def records(self, before: Outputs, behind: Outputs) -> Outputs:
+        keys = [BytesColumn.of(before.keys), self.entries, BytesColumn.of(behind.keys)]
+        values = [BytesColumn.of(before.values), self.stored, BytesColumn.of(behind.values)]
+        return Outputs(BytesColumn.joined(keys), BytesColumn.joined(values))
+
+
+def _without_kind(entries: BytesColumn) -> Iterator[bytes]:
+    """As keys of the state."""
+    data = entries.data.tobytes()
+    return (data[at + len(STATE) : end] for at, end in pairwise(entries.ends.tolist()))
 
 
 def _at(cells: list[C], places: list[int]) -> Sequence[C]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.flow.codecs import Codec, check_class, class_of, raw
 from oncelog.flow.formats import ERROR, SOURCE, STAGE, TIME
-from oncelog.flow.messages import EMPTY, HourRows, Outputs, Records, Row, Stepped, Unworkable, Work
+from oncelog.flow.messages import EMPTY, Changes, HourRows, Outputs, Records, Row, Stepped, Unworkable, Work
 from oncelog.flow.parts import Branch, FileSink, Node, Part, Sink
 from oncelog.flow.scope import Kept, PlainHeaders, Push, Scope, Tells
 from oncelog.flow.stepping import Old, StepStates, TimedStates, Trail
@@ -197,9 +197,7 @@ class PartWork(Work):
                 taken = len(records.offsets)
                 if taken and _tells_time(branch):
                     self.mark(input, records.newest_ms - branch.wait_ms)
-            changes: dict[bytes, bytes | None] = {}
-            for states in self._states.values():
-                changes |= states.changes()
+            changes = self._changes()
         except RAISED as error:
             raise self._unworkable(error) from error
         routes = self._routes.values()
@@ -211,6 +209,16 @@ class PartWork(Work):
             route.begin()
         self._records = EMPTY  # a hundred cells that wait for more keep none
         return Stepped(changes, outputs, taken, held, files)
+
+    def _changes(self) -> Changes:
+        every = self._states.values()
+        columns = next(iter(every)).column_changes() if len(every) == 1 else None
+        if columns is not None:
+            return columns
+        found: dict[bytes, bytes | None] = {}
+        for states in every:
+            found |= states.changes()
+        return found
 
     def _take_rows(self, rows: "Rows", records: Records) -> list[HourRows]:
         found = rows.take(self.planned_at_ms, records if self._takes_columns else None)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from oncelog.flow.codecs import Codec, class_of, foreign_fields
-from oncelog.flow.messages import Unworkable
+from oncelog.flow.entries import Entries
+from oncelog.flow.messages import ColumnChanges, Unworkable
 from oncelog.flow.timers import Timer, Timers, check_time
 
 if TYPE_CHECKING:
@@ -101,13 +102,17 @@ class StepStates:
             self.objects.clear()
         return self._numbered
 
-    def load(self, key: bytes) -> Any:
-        """Of one that is not among the objects."""
+    def load(self, key: bytes, owner: "NumberedStates | None" = None) -> Any:
+        """Of one that is not among the objects. `owner`: of numbers, where it has not met the key before."""
         if key is None:
             raise ValueError(
                 "it has no key, and a step keeps its state by the key: give it one (`through(topic, key=)`)"
             )
-        stands = self._committed.get(self.prefix + key)
+        committed, entry = self._committed, self.prefix + key
+        if owner is not None and isinstance(committed, Entries):
+            stands = committed.unseen(entry, owner)
+        else:
+            stands = committed.get(entry)
         if stands is not None:
             try:
                 return self.decode(stands, self.codec.decode if self._is_of_this_shape else self._first)
@@ -139,6 +144,12 @@ class StepStates:
         except Exception as error:
             raise _other_shape(self.old.name, "that `upgrade=` names", error) from error
         return self.old.upgrade(stood)
+
+    def column_changes(self) -> ColumnChanges | None:
+        """Of a run that came as columns; None where they are to be taken one by one."""
+        if self._numbered is None or self.old is not None:
+            return None
+        return self._numbered.column_changes(self.codec)
 
     def changes(self) -> dict[bytes, bytes | None]:
         prefix, now, encode, numbered = self.prefix, self.objects, self.encode, self._numbered

@@ -122,6 +122,18 @@ def gather(ends, data, rows, to_ends, to_data):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def gather_behind(prefix, ends, data, rows, to_ends, to_data):  # type: ignore[no-untyped-def]
+    """The same with some bytes before each, at least one."""
+    for index in range(len(rows)):
+        start = np.int64(ends[rows[index]])
+        at = np.int64(to_ends[index])
+        size = np.int64(to_ends[index + 1]) - at - len(prefix)
+        copy(prefix, 0, len(prefix), to_data, at)
+        if size:
+            copy(data, start, size, to_data, at + len(prefix))
+
+
+@compiled
 def write_numbers(numbers, to_ends, to_data):  # type: ignore[no-untyped-def]
     """In decimal. There are MOST_DIGITS bytes for each. Returns how many bytes were written."""
     at = np.int64(0)

@@ -107,7 +107,7 @@ class CellHolder:
 
     @property
     def state_entries(self) -> int:
-        return 0 if self._cell is None else len(self._cell.journal.state)
+        return 0 if self._cell is None else self._cell.entries.count_committed
 
     def high_watermark(self, index: int) -> int:
         """Of an input, as far as it is known; -1."""

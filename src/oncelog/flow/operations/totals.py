@@ -54,6 +54,9 @@ class Totals(StepStates):
             self.trail.append((self.objects.__setitem__, key, stands))
         self.objects[key] = change(stands, what)
 
+    def column_changes(self) -> None:
+        """They are told one by one."""
+
     def changes(self) -> dict[bytes, bytes | None]:
         changes = super().changes()
         if changes:
