@@ -1,6 +1,6 @@
 """A run of records as the compiled loops bring them comes to the same as one record after the other."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -30,7 +30,7 @@ from oncelog.flow.entries import Entries
 from oncelog.flow.formats import STATE
 from oncelog.flow.journal import apply
 from oncelog.flow.messages import Outputs, Records, Stepped, Unworkable
-from oncelog.flow.numbered import NumberedStates
+from oncelog.flow.numbered import NumberedChanges, NumberedStates
 from oncelog.flow.planning import Source
 from oncelog.flow.program import Stream
 from oncelog.flow.running import PartWork
@@ -245,14 +245,17 @@ class Commits:
 
     def go_on(self, chance: Random, journal: dict[bytes, bytes]) -> None:
         if self._is_under_way and chance.random() < 0.5:
-            self.entries.stored()
-            self._is_under_way = False
+            self.store()
         elif not self._is_under_way and chance.random() < 0.5:
             self.commit(journal)
 
-    def commit(self, journal: dict[bytes, bytes]) -> None:
+    def store(self) -> None:
         if self._is_under_way:
             self.entries.stored()
+        self._is_under_way = False
+
+    def commit(self, journal: dict[bytes, bytes]) -> None:
+        self.store()
         changes, columns = self.entries.leave(), self.entries.columns_under_way
         rows = Outputs([STATE + key for key in changes], [*changes.values()])
         if columns is not None:
@@ -313,9 +316,60 @@ def test_whatever_comes_and_is_undone_they_come_to_the_same(
         if chance.random() < 0.2:
             assert dict(commits.entries) == state
     commits.commit(journal)
-    commits.entries.stored()
+    commits.store()
     assert commits.entries.count_committed == len(state) and commits.entries.committed == journal == state
     assert at and len(state) > 2
+
+
+class Counts:
+    """Numbers under names, changed as columns or as entries."""
+
+    def __init__(self, name: bytes) -> None:
+        self._states = NumberedStates(name + b"\0", lambda key, owner=None: 0)
+
+    def changed(self, to: int, *keys: bytes) -> NumberedChanges:
+        numbers = self._states.number(BytesColumn.of(keys), bytes)
+        for number in numbers:
+            self._states.objects[number] = to
+        found = self._states.column_changes(json_of(int))
+        assert found is not None
+        return found
+
+
+def test_of_columns_and_entries_what_came_later_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever a commit falls, and where others count from then on, as behind too many keys."""
+    monkeypatch.setattr(numbered, "WORTH_COLUMNS", 1)
+    first, second = Counts(b"n"), Counts(b"n")
+    runs: list[Mapping[bytes, bytes | None]] = [
+        first.changed(1, b"a", b"b", b"c"),
+        {b"n\0a": b"2", b"n\0b": None},
+        first.changed(3, b"c", b"d"),
+        second.changed(4, b"a", b"b"),
+        first.changed(5, b"b"),
+        {b"n\0d": b"6", b"n\0a": None},
+        second.changed(7, b"a"),
+    ]
+    for count in range(1, len(runs) + 1):
+        for commits in range(1 << count):
+            for stored in (0, commits, commits << 1):
+                check_what_counts(runs[:count], commits, stored)
+
+
+def check_what_counts(runs: Sequence[Mapping[bytes, bytes | None]], commits: int, stored: int) -> None:
+    """Behind which of them a commit is made, and is acknowledged."""
+    state: dict[bytes, bytes] = {}
+    journal: dict[bytes, bytes] = {}
+    found = Commits({})
+    for at, changes in enumerate(runs):
+        apply(changes, state)
+        found.entries.add(changes)
+        if commits >> at & 1:
+            found.commit(journal)
+        if stored >> at & 1:
+            found.store()
+    found.commit(journal)
+    found.store()
+    assert (found.entries.count_committed, found.entries.committed, journal) == (len(state), state, state)
 
 
 @pytest.mark.parametrize("made", MADE)
