@@ -223,9 +223,7 @@ class Holding:
 
     # --- commits
 
-    def fits(
-        self, changes: Changes, held: Sequence[tuple[Place, Outputs]] = (), rows_bytes: int = 0
-    ) -> int | None:
+    def fits(self, changes: Changes, held: Sequence[tuple[Place, Outputs]] = (), rows_bytes: int = 0) -> int | None:
         """How many bytes they add to the commit; None where that is too much, beside what is left of the plan's
         rows when so many bytes of them are taken."""
         known: int | None = getattr(changes, "size_bytes", None)
