@@ -36,8 +36,8 @@ DIFFERS: Final = (
     "which hang on PYTHONHASHSEED. `simulate(crashes=True)` and `check_hash_seeds` find it"
 )
 GONE: Final = (
-    "`oncelog flow reset` begins anew, and writes what the inputs hold. Have the topic keep what is written for longer than "
-    "an outage takes (`retention.ms`; where it is compacted, `min.compaction.lag.ms`)"
+    "`oncelog flow reset` begins anew, and writes what the inputs hold. Have the topic keep what is written for longer "
+    "than an outage takes (`retention.ms`; where it is compacted, `min.compaction.lag.ms`)"
 )
 
 
