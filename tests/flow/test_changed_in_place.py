@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from oncelog.flow import Context, Dead, Flow, Topic, Window, json_of, text
-from oncelog.flow.holding import Entries
+from oncelog.flow.entries import Entries
 from oncelog.flow.messages import Records
 from oncelog.flow.running import PartWork
 from oncelog.flow.simulation.duties import duties_of
