@@ -45,8 +45,11 @@ async def _topics(request: Any, call: Call) -> tuple[Any, ...]:
     topics, may = call.broker.topics, call.rights.may
     tells = getattr(request, "include_topic_authorized_operations", False)
     if request.topics is None or (not request.topics and call.version < ALL_TOPICS_IS_EMPTY_BEFORE):
-        seen = [topic for topic in topics.all() if may(Operation.DESCRIBE, Resource.TOPIC, topic.name)]
-        return await call.each(seen, lambda topic: _found(topic, call, tells))
+        found = await call.each(
+            topics.all(),
+            lambda topic: _found(topic, call, tells) if may(Operation.DESCRIBE, Resource.TOPIC, topic.name) else None,
+        )
+        return tuple(each for each in found if each is not None)
     may_create = call.broker.settings.auto_create_topics_enable and getattr(request, "allow_auto_topic_creation", True)
     named = {each.name if each.name is not None else getattr(each, "topic_id", None): each for each in request.topics}
 

@@ -17,6 +17,7 @@ from oncelog.server.api_rights import REFUSALS
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.known_users import new_secret
+from oncelog.server.packing import packed_aside
 from oncelog.server.users import put
 
 TWICE = "A user credential cannot be altered twice in the same request"
@@ -26,6 +27,7 @@ NOT_THERE = "Attempt to delete a user credential that does not exist"
 Refusals = dict[str, KafkaError]
 
 
+@packed_aside
 async def handle(request: Any, call: Call) -> Any:
     refused: Refusals = {}
     if not call.rights.may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):

@@ -4,6 +4,8 @@ Topics come in the order of their names; a cursor names the topic and partition 
 """
 
 from collections.abc import Iterator
+from functools import partial
+from itertools import compress
 from typing import Any
 
 from oncelog.security.operations import Operation, Resource
@@ -28,7 +30,7 @@ async def handle(request: Any, call: Call) -> Any:
     answers: list[Any] = []
     next_cursor = None
     turns = call.broker.turns
-    for name in _names(request, call):
+    for name in await _names(request, call):
         if turns.is_over():
             await turns.next()
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
@@ -50,12 +52,13 @@ async def handle(request: Any, call: Call) -> Any:
     return call.new("DescribeTopicPartitionsResponse", topics=tuple(answers), next_cursor=next_cursor)
 
 
-def _names(request: Any, call: Call) -> Iterator[str]:
+async def _names(request: Any, call: Call) -> Iterator[str]:
     """Named topics, or all where none is named, from the cursor on."""
     names = {asked.name for asked in request.topics}
     if not names:
-        may, every = call.rights.may, call.broker.topics.all()
-        names = {topic.name for topic in every if may(Operation.DESCRIBE, Resource.TOPIC, topic.name)}
+        every = [topic.name for topic in call.broker.topics.all()]
+        may_know = partial(call.rights.may, Operation.DESCRIBE, Resource.TOPIC)
+        names = set(compress(every, await call.each(every, may_know)))
     first = "" if request.cursor is None else request.cursor.topic_name
     return (name for name in sorted(names) if name >= first)
 
