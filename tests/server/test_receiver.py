@@ -6,6 +6,7 @@ from typing import Any, cast
 from oncelog.server.connections import Connections
 from oncelog.server.memory import Memory
 from oncelog.server.receiver import LARGE_FRAME_BYTES, Receiver
+from oncelog.server.sleepers import Sleepers
 from oncelog.wire.frames import SIZE
 
 
@@ -13,6 +14,7 @@ class Whole:
     """Takes the frames that are whole."""
 
     is_closing = is_serving = False
+    active_ms = 0
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
@@ -40,7 +42,7 @@ def test_no_frame_is_received_or_moved_in_large_pieces() -> None:
         settings=SimpleNamespace(socket_request_max_bytes=2**27),
         clock=SimpleNamespace(now=lambda: SimpleNamespace(monotonic_ms=0)),
     )
-    shared = SimpleNamespace(broker=broker, receive_buffer=bytearray(LARGE_FRAME_BYTES))
+    shared = SimpleNamespace(broker=broker, receive_buffer=bytearray(LARGE_FRAME_BYTES), sleepers=Sleepers())
     receiver = serving.receiver = Receiver(cast(Connections, shared), serving)
     body = bytes(range(256)) * (40 * 2**12)
     frame = SIZE.pack(len(body)) + body

@@ -103,9 +103,9 @@ class Connection(asyncio.BufferedProtocol):
         self._rights = self._broker.access.rights(self.principal, self.client_host)
         name = transport.get_extra_info("sockname")
         self._local_host = str(name[0]) if name else ""
+        self.active_ms = self._broker.clock.now().monotonic_ms
         self._receiver.begin(self._transport)
         self._outgoing.begin(self._transport)
-        self.active_ms = self._broker.clock.now().monotonic_ms
         if not self._connections.add(self):
             self.is_closing = True
             self._transport.abort()

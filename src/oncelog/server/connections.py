@@ -11,6 +11,7 @@ from oncelog.server.broker import Broker
 from oncelog.server.guard import Guard
 from oncelog.server.process import open_files_limit
 from oncelog.server.produce import Producing
+from oncelog.server.sleepers import Sleepers
 from oncelog.server.strangers import Stranger
 
 logger = logging.getLogger(__name__)
@@ -91,6 +92,7 @@ class Connections:
         self._memory = broker.memory
         self._memory.watch(self._watch_stalled)
         self.producing = Producing(broker)
+        self.sleepers = Sleepers()
         self.shaking_hands: set[Stranger] = set()  # whose TLS is not agreed on yet
         self.encrypted_view = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._open: set[Open] = set()
@@ -213,6 +215,7 @@ class Connections:
             except TimeoutError:
                 for connection in list(self._open):
                     connection.abort()
+        self.sleepers.close()
 
     def log_refused(self, client_host: str, reason: str) -> None:
         self.broker.metrics.connections_refused += 1

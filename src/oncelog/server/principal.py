@@ -7,6 +7,7 @@ from oncelog.server.access import ANONYMOUS
 
 PRINCIPAL: Final = "oncelog_principal"
 KEPT_BYTES: Final = "oncelog_kept_bytes"  # by TLS, of what may not be read yet
+HAS_KEPT: Final = "oncelog_has_kept"  # whether something of it is to be read, though nothing more comes
 
 
 def principal_of(transport: asyncio.BaseTransport) -> str:

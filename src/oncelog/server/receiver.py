@@ -11,6 +11,7 @@ import asyncio
 from typing import Protocol, cast
 
 from oncelog.server.connections import Connections
+from oncelog.server.principal import HAS_KEPT
 from oncelog.wire.frames import REQUEST_HEAD, REQUEST_HEAD_BYTES, SIZE, SIZE_BYTES, MalformedFrame
 
 HELD_BYTES = 64 * 1024  # a connection that stands still keeps this much of what arrives behind
@@ -28,6 +29,7 @@ class Serving(Protocol):
 
     is_closing: bool
     is_serving: bool
+    active_ms: int
 
     def serve(self, buffer: bytearray, at: int, end: int) -> None:
         """It must leave what it does not serve with `keep`."""
@@ -45,6 +47,7 @@ class Gone:
 
     is_closing = True
     is_serving = False
+    active_ms = 0
 
     def serve(self, buffer: bytearray, at: int, end: int) -> None:
         """Nobody is there."""
@@ -65,6 +68,7 @@ class Receiver:
         self._serving: Serving = serving
         self._memory = connections.broker.memory
         self._metrics = connections.broker.metrics
+        self._sleepers = connections.sleepers
         self._shared = connections.receive_buffer
         self._shared_view = memoryview(self._shared)
         self._max_frame_bytes = connections.broker.settings.socket_request_max_bytes
@@ -79,10 +83,34 @@ class Receiver:
         self._large_seen = 0  # how much of it was there when it last got on
         self._large_seen_ms = 0
         self._is_read_paused = False
+        self._is_asleep = False
         self._is_starved = False  # waits for memory for a large frame
 
     def begin(self, transport: asyncio.Transport) -> None:
         self._transport = transport
+        self._sleepers.came(self)
+
+    @property
+    def active_ms(self) -> int:
+        return self._serving.active_ms
+
+    @property
+    def may_sleep(self) -> bool:
+        """Whether whatever comes next comes by the socket."""
+        return not self._transport.get_extra_info(HAS_KEPT, False)
+
+    def fall_asleep(self) -> int:
+        if self._is_read_paused or self._transport.is_closing():
+            return -1
+        self._is_asleep = True
+        self._transport.pause_reading()
+        number: int = self._transport.get_extra_info("socket").fileno()
+        return number
+
+    def wake_up(self) -> None:
+        self._is_asleep = False
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
 
     @property
     def is_reading(self) -> bool:
@@ -219,6 +247,7 @@ class Receiver:
 
     def drop(self) -> None:
         """The connection is gone."""
+        self._sleepers.forget(self)
         self._serving = GONE
         self._rest = bytearray()
         if self._is_starved:
@@ -268,9 +297,13 @@ class Receiver:
     def _pause_reading(self) -> None:
         if not self._is_read_paused and not self._serving.is_closing:
             self._is_read_paused = True
-            self._transport.pause_reading()
+            self._sleepers.forget(self)
+            if not self._is_asleep:
+                self._transport.pause_reading()
+            self._is_asleep = False
 
     def _resume_reading(self) -> None:
         if self._is_read_paused and not self._serving.is_closing:
             self._is_read_paused = False
             self._transport.resume_reading()
+            self._sleepers.came(self)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol, cast
 
 from oncelog.server.connections import Connections
-from oncelog.server.principal import KEPT_BYTES, PRINCIPAL
+from oncelog.server.principal import HAS_KEPT, KEPT_BYTES, PRINCIPAL
 from oncelog.server.tls import Refused, Tls
 
 PIECE_BYTES: Final = 16 * 1024  # encrypted at a time, one record of TLS; OpenSSL keeps as much of each connection
@@ -420,6 +420,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             return self._ssl
         if name == PRINCIPAL:
             return self._principal
+        if name == HAS_KEPT:
+            return bool(self._kept) or self._is_after_turn
         if name == KEPT_BYTES:
             return len(self._kept) + self._incoming.pending
         return self._below.get_extra_info(name, default)
