@@ -221,7 +221,7 @@ def test_without_a_good_snapshot_the_bad_byte_below_it_is_still_damage() -> None
     assert log.offline is not None and "nothing is cut off" in log.offline
 
 
-def test_a_damaged_snapshot_gives_way_to_an_older_one() -> None:
+def test_a_damaged_snapshot_gives_way_to_an_older_one_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
     disk = MemoryDisk()
     log = open_log(disk, LARGE)
     for number in range(90):
@@ -234,8 +234,10 @@ def test_a_damaged_snapshot_gives_way_to_an_older_one() -> None:
             name = f"{FOLDER}/{offset:020d}.producers"
             if found.exists(name):
                 found.flip(name, 50)
+        caplog.clear()
         log = open_log(found, LARGE)
         assert log.offline is None
+        assert f"{90:020d}.producers cannot be read" in caplog.text
         assert log.producers.highwater(LEASED) == (0, 89)
         assert put(log, b"89", pid=LEASED, sequence=89).decision is Decision.DUPLICATE
 

@@ -260,13 +260,18 @@ class Recovery:
     def _newest_snapshot(self) -> Snapshot | None:
         """The newest good one, whose producers are in the map then."""
         self._producers.clear()
+        found: Snapshot | None = None
         for snapshot in snapshots.newest_first(self._disk, self._folder):
             try:
                 self._producers.decode(snapshot.producers, self._now)
             except CorruptSnapshot:
                 continue
-            return snapshot
-        return None
+            found = snapshot
+            break
+        newest = self._known.point_offset
+        if newest > (0 if found is None else found.point.offset):
+            logger.warning("%s cannot be read: the log tells the same", snapshots.snapshot_path(self._folder, newest))
+        return found
 
     def _adopt_point(self, found: Recovered, point: RecoveryPoint) -> None:
         """The segment that holds the recovery point, up to there."""
