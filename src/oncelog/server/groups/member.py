@@ -35,15 +35,15 @@ class Member:
         return tuple(self.protocols.items()) == protocols
 
     def stored(self, protocol_name: str | None, assignment: bytes) -> StoredMember:
-        return StoredMember(
-            member_id=self.member_id,
-            instance_id=self.instance_id,
-            client_id=self.client_id,
-            client_host=self.client_host,
-            rebalance_timeout_ms=self.rebalance_timeout_ms,
-            session_timeout_ms=self.session_timeout_ms,
-            subscription=self.protocols.get(protocol_name or "", b""),
-            assignment=assignment,
+        return StoredMember(  # for each of thousands at a time: names would take as long again
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            self.session_timeout_ms,
+            self.protocols.get(protocol_name or "", b""),
+            assignment,
         )
 
 

@@ -291,14 +291,15 @@ class Rebalance:
     def current_generation(self, member: Member, *, for_leader: bool, skip_assignment: bool = False) -> JoinAnswer:
         """What a member is told of this generation; the list of all goes to the leader only."""
         listed = for_leader and member.member_id == self.leader
-        return JoinAnswer(
-            member_id=member.member_id,
-            generation=self.generation,
-            protocol_type=self.protocol_type,
-            protocol_name=self.protocol_name,
-            leader=self.leader or NO_LEADER,
-            members=self._joined_members() if listed else (),
-            skip_assignment=listed and skip_assignment,
+        return JoinAnswer(  # for each of thousands at a time: names would take as long again
+            ErrorCode.none,
+            member.member_id,
+            self.generation,
+            self.protocol_type,
+            self.protocol_name,
+            self.leader or NO_LEADER,
+            self._joined_members() if listed else (),
+            listed and skip_assignment,
         )
 
     def _joined_members(self) -> tuple[JoinedMember, ...]:
@@ -306,9 +307,7 @@ class Rebalance:
         return tuple(JoinedMember(m.member_id, m.instance_id, m.protocols.get(name, b"")) for m in self.members)
 
     def share_of(self, member: Member) -> SyncAnswer:
-        return SyncAnswer(
-            protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=member.assignment
-        )
+        return SyncAnswer(ErrorCode.none, self.protocol_type, self.protocol_name, member.assignment)
 
     def to_store(self, assignments: Mapping[str, bytes] | None = None) -> StoredGroup:
         return StoredGroup(
