@@ -19,6 +19,7 @@ import click
 
 from bench import (
     attacks,
+    attacks_on_consumer_groups,
     attacks_on_doors,
     attacks_on_pages,
     attacks_on_tokens,
@@ -33,7 +34,15 @@ from tests.peers.oncelog_process import SOURCES
 from tests.peers.server_process import ServerProcess
 from tests.raw import ServerClosed
 
-ROOMS = (attacks, attacks_on_topics, attacks_on_transactions, attacks_on_pages, attacks_on_doors, attacks_on_tokens)
+ROOMS = (
+    attacks,
+    attacks_on_consumer_groups,
+    attacks_on_topics,
+    attacks_on_transactions,
+    attacks_on_pages,
+    attacks_on_doors,
+    attacks_on_tokens,
+)
 LOOK_S = 0.05
 AFTERWARDS_S = 1.0  # what is put off until later hurts later
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
+from heapq import heapify, merge
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,10 +14,10 @@ from oncelog.server.api import apis
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups import coordinator
-from oncelog.server.groups.consumer import finding, sharing
-from oncelog.server.groups.consumer.assignors import Counts, Shares, Subscriber, uniform
+from oncelog.server.groups.consumer import assignors, finding, sharing
+from oncelog.server.groups.consumer.assignors import Assignor, Counts, Shares, Subscriber, range_, uniform
 from oncelog.server.groups.consumer.finding import FEW_TOPICS
-from oncelog.server.groups.consumer.members import Members
+from oncelog.server.groups.consumer.members import PATTERN_NAMES, Members
 from oncelog.server.groups.consumer.sharing import TOO_LARGE_MS
 from oncelog.server.groups.consumer.topics import KnownTopics, topics_hash
 from oncelog.server.groups.consumer.values import (
@@ -147,6 +148,77 @@ def test_what_a_pattern_finds_among_many_topics_is_work_for_a_thread(house: Hous
     house.make_topic("t1000")
     assert finding.work("t.*[02468]") is not None
     assert len(assigned(beat(house, "a", topics=(), pattern="t.*[02468]"))) == FEW_TOPICS // 2 + 1
+
+
+def test_the_names_that_a_group_reads_have_a_bound_and_what_is_said_alike_counts_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "MOST_NAMES", 10)
+    names = ("t", *(f"topic-{number}" for number in range(5)))
+    for member in "abc":
+        joined = beat(house, member, topics=names)
+    others = tuple(f"another-{number}" for number in range(5))
+    with pytest.raises(KafkaError) as refused:
+        beat(house, "d", topics=others)
+    assert refused.value.code is ErrorCode.invalid_request
+    with pytest.raises(KafkaError) as refused:
+        beat(house, "c", joined.epoch, topics=others)
+    assert refused.value.code is ErrorCode.invalid_request
+    group = group_of(house)
+    assert (set(group.members.said), group.members.names) == ({"a", "b", "c"}, 6)
+    beat(house, "c", joined.epoch, topics=others[:4])
+    for member in "abc":
+        beat(house, member, LEAVES)
+    assert (group.members.names, group.held_bytes) == (0, 0)
+
+
+def test_a_pattern_counts_as_many_names_since_it_may_find_more_later(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "MOST_NAMES", 2 * PATTERN_NAMES)
+    for member in "abc":
+        beat(house, member, topics=(), pattern="t.*")
+    beat(house, "d", topics=(), pattern="u.*")
+    with pytest.raises(KafkaError) as refused:
+        beat(house, "e", topics=(), pattern="v.*")
+    assert refused.value.code is ErrorCode.invalid_request
+    assert (set(group_of(house).members.said), set(group_of(house).members.patterns)) == (set("abcd"), {"t.*", "u.*"})
+
+
+def test_a_group_that_has_more_names_goes_on_and_only_more_are_refused(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined = beat(house, "a", topics=("t", *map(str, range(9))))
+    monkeypatch.setattr(sharing, "MOST_NAMES", 5)
+    joined = beat(house, "a", joined.epoch, topics=("t", *map(str, range(8))))
+    with pytest.raises(KafkaError):
+        beat(house, "a", joined.epoch, topics=("t", *map(str, range(9))))
+    assert group_of(house).members.names == 9
+
+
+@pytest.mark.parametrize("assignor", [uniform, range_])
+def test_members_that_read_alike_are_looked_at_together_with_each_topic(
+    assignor: Assignor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand members that read a thousand topics, and one that reads another one besides."""
+    topics = frozenset(number.to_bytes(16, "big") for number in range(1_000))
+    more = topics | {b"x" * 16}
+    members = [Subscriber(f"m{number:03d}", None, topics) for number in range(999)]
+    looked: list[int] = []
+
+    def counted(heap: list[Any]) -> None:
+        looked.append(len(heap))
+        heapify(heap)
+
+    def counted_merge(*kinds: Any) -> Any:
+        looked.append(len(kinds))
+        return merge(*kinds)
+
+    monkeypatch.setattr(assignors, "heapify", counted)
+    monkeypatch.setattr(assignors, "merge", counted_merge)
+    shares = assignor([*members, Subscriber("x", None, more)], dict.fromkeys(more, 1))
+    assert sum(map(len, shares.values())) == 1_001
+    assert sum(looked) < 30 * 1_000
 
 
 class Aside:

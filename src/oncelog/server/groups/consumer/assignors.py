@@ -6,12 +6,14 @@ members keep their turn by their names.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import heapify, heappop, heappush, heapreplace
-from typing import Final, NamedTuple
+from heapq import heapify, heappop, heappush, heapreplace, merge
+from typing import Final, NamedTuple, TypeVar
 
 from oncelog.server.groups.consumer.values import NOWHERE, Place, Places
 
 MOST_ROUNDS = 10  # of balancing where members are subscribed to different topics
+
+Kind = TypeVar("Kind")  # of members that read the same
 
 
 class Subscriber(NamedTuple):
@@ -36,19 +38,17 @@ def uniform(members: Sequence[Subscriber], counts: Counts) -> Shares:
 
 def range_(members: Sequence[Subscriber], counts: Counts) -> Shares:
     order = sorted(members, key=lambda each: (each.instance_id is None, each.instance_id or each.member_id))
-    readers: dict[bytes, list[str]] = {}
-    for member in order:
-        for topic_id in member.topics:
-            readers.setdefault(topic_id, []).append(member.member_id)
-    shares: dict[str, list[Place]] = {each.member_id: [] for each in members}
-    for topic_id, member_ids in readers.items():
-        least, more = divmod(counts[topic_id], len(member_ids))
+    shares: list[list[Place]] = [[] for _ in order]
+    for topic_id, kinds in _readers(_kinds(order)).items():
+        least, more = divmod(counts[topic_id], sum(map(len, kinds)))
         start = 0
-        for at, member_id in enumerate(member_ids):
-            end = start + least + (at < more)
-            shares[member_id] += [Place(topic_id, index) for index in range(start, end)]
+        for nth, at in enumerate(merge(*kinds)):
+            end = start + least + (nth < more)
+            if end == start:
+                break  # nor is there any for those behind
+            shares[at] += [Place(topic_id, index) for index in range(start, end)]
             start = end
-    return {member_id: frozenset(places) for member_id, places in shares.items()}
+    return {each.member_id: frozenset(places) for each, places in zip(order, shares, strict=True)}
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": uniform, "range": range_}
@@ -88,26 +88,37 @@ def _uniform_alike(members: Sequence[Subscriber], counts: Counts) -> Shares:
     return kept
 
 
+def _kinds(members: Iterable[Subscriber]) -> dict[frozenset[bytes], list[int]]:
+    """Where those stand that read the same. Thousands of members are of a few kinds, and it is these that each topic is
+    looked at with."""
+    found: dict[frozenset[bytes], list[int]] = {}
+    for at, member in enumerate(members):
+        found.setdefault(member.topics, []).append(at)
+    return found
+
+
+def _readers(kinds: Mapping[frozenset[bytes], Kind]) -> dict[bytes, list[Kind]]:
+    found: dict[bytes, list[Kind]] = {}
+    for topics, kind in kinds.items():
+        for topic_id in topics:
+            found.setdefault(topic_id, []).append(kind)
+    return found
+
+
 def _uniform_unlike(members: Sequence[Subscriber], counts: Counts) -> Shares:
     """Partitions of the topics with the fewest readers first, each to the reader with the fewest; then from those with
     more to those with fewer, until nobody has two more than another who could have them."""
-    readers: dict[bytes, list[str]] = {}
-    for member in members:
-        for topic_id in member.topics:
-            readers.setdefault(topic_id, []).append(member.member_id)
     owner: dict[Place, str] = {}
     for member in members:
         for place in sorted(member.had):
             if place.topic_id in member.topics and place.partition < counts[place.topic_id]:
                 owner.setdefault(place, member.member_id)
-    load = {member.member_id: 0 for member in members}
-    for member_id in owner.values():
-        load[member_id] += 1
-    topics = sorted(readers, key=lambda each: (len(readers[each]), each))
+    loads = _Loads(members, owner.values())
+    topics = loads.topics()
     for topic_id in topics:
-        _give(topic_id, counts[topic_id], readers[topic_id], owner, load)
+        loads.give(topic_id, counts[topic_id], owner)
     for _ in range(MOST_ROUNDS):
-        if not sum([_even_out(each, counts[each], readers[each], owner, load) for each in topics]):
+        if not sum([loads.even_out(each, counts[each], owner) for each in topics]):
             break
     shares: dict[str, list[Place]] = {member.member_id: [] for member in members}
     for place, member_id in owner.items():
@@ -115,33 +126,78 @@ def _uniform_unlike(members: Sequence[Subscriber], counts: Counts) -> Shares:
     return {member_id: frozenset(places) for member_id, places in shares.items()}
 
 
-def _give(topic_id: bytes, count: int, readers: list[str], owner: dict[Place, str], load: dict[str, int]) -> None:
-    heap = [(load[each], each) for each in readers]
-    heapify(heap)
-    for index in range(count):
-        place = Place(topic_id, index)
-        if place not in owner:
-            member_id = owner[place] = heap[0][1]
-            load[member_id] += 1
-            heapreplace(heap, (load[member_id], member_id))
+class _Loads:
+    """How many places each member is to have, and who has fewest of those that read a topic.
 
+    The members of a kind are a heap. One that has another load by now stands there with that, too."""
 
-def _even_out(topic_id: bytes, count: int, readers: list[str], owner: dict[Place, str], load: dict[str, int]) -> int:
-    """How many have moved."""
-    heap = [(load[each], each) for each in readers]
-    heapify(heap)
-    moved = 0
-    for index in range(count):
-        place = Place(topic_id, index)
-        former = owner[place]
-        while heap[0][0] != load[heap[0][1]]:  # it has another load by now, and stands there with that, too
+    def __init__(self, members: Sequence[Subscriber], owners: Iterable[str]) -> None:
+        self._load = {member.member_id: 0 for member in members}
+        for member_id in owners:
+            self._load[member_id] += 1
+        self._kind_of: dict[str, int] = {}
+        self._heaps: list[list[tuple[int, str]]] = []
+        kinds = _kinds(members)
+        for number, places in enumerate(kinds.values()):
+            names = [members[at].member_id for at in places]
+            self._kind_of.update(dict.fromkeys(names, number))
+            self._heaps.append([(self._load[each], each) for each in names])
+            heapify(self._heaps[-1])
+        self._size = [len(each) for each in self._heaps]
+        self._readers = _readers({topics: number for number, topics in enumerate(kinds)})
+
+    def topics(self) -> list[bytes]:
+        """Those with the fewest readers first."""
+        counts = {topic: sum([self._size[kind] for kind in kinds]) for topic, kinds in self._readers.items()}
+        return sorted(counts, key=lambda each: (counts[each], each))
+
+    def give(self, topic_id: bytes, count: int, owner: dict[Place, str]) -> None:
+        """What nobody has."""
+        heap = self._of(topic_id)
+        for index in range(count):
+            place = Place(topic_id, index)
+            if place not in owner:
+                owner[place] = self._add(heap)
+
+    def even_out(self, topic_id: bytes, count: int, owner: dict[Place, str]) -> int:
+        """How many have moved."""
+        heap, load = self._of(topic_id), self._load
+        moved = 0
+        for index in range(count):
+            place = Place(topic_id, index)
+            former = owner[place]
+            if load[former] - self._least(heap)[0] >= 2:
+                owner[place] = self._add(heap)
+                load[former] -= 1
+                kind = self._kind_of[former]
+                heappush(self._heaps[kind], (load[former], former))
+                heappush(heap, (load[former], former, kind))
+                moved += 1
+        return moved
+
+    def _of(self, topic_id: bytes) -> list[tuple[int, str, int]]:
+        """Who has fewest of each kind that reads it."""
+        heap = [(*self._first(kind), kind) for kind in self._readers[topic_id]]
+        heapify(heap)
+        return heap
+
+    def _first(self, kind: int) -> tuple[int, str]:
+        heap = self._heaps[kind]
+        while heap[0][0] != self._load[heap[0][1]]:
             heappop(heap)
-        least_load, least = heap[0]
-        if load[former] - least_load >= 2:
-            owner[place] = least
-            load[former] -= 1
-            load[least] += 1
-            heapreplace(heap, (load[least], least))
-            heappush(heap, (load[former], former))
-            moved += 1
-    return moved
+        return heap[0]
+
+    def _least(self, heap: list[tuple[int, str, int]]) -> tuple[int, str, int]:
+        while True:
+            kind = heap[0][2]
+            first = (*self._first(kind), kind)
+            if first == heap[0]:
+                return first
+            heapreplace(heap, first)
+
+    def _add(self, heap: list[tuple[int, str, int]]) -> str:
+        """One more to who has fewest."""
+        load, member_id, kind = self._least(heap)
+        self._load[member_id] = load + 1
+        heapreplace(self._heaps[kind], (load + 1, member_id))
+        return member_id

@@ -6,7 +6,8 @@ they could not be stored.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from oncelog.server.groups.consumer.values import (
     NAME_BYTES,
@@ -29,6 +30,8 @@ from oncelog.server.groups.consumer.values import (
 from oncelog.server.groups.messages import MEMBER_BYTES
 
 PLACE_BYTES = 200  # of memory, with what it is to have and what it has
+MOST_NAMES: Final = 20_000  # of topics that a group reads: all are looked at when one of them may have come or gone
+PATTERN_NAMES: Final = 1_000  # a pattern counts as no fewer: it may find more, later
 
 
 class Member(NamedTuple):
@@ -64,7 +67,10 @@ class Members:
         self.instances: dict[str, str] = {}
         self.held_bytes = 0  # about
         self._owners: dict[Place, str] = {}
-        self._names: Counter[str] = Counter()  # topics, by how many members name them
+        # What members say alike is one tuple, and is looked at once.
+        self._subscriptions: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._readers: Counter[tuple[str, ...]] = Counter()  # by subscription
+        self._names: Counter[str] = Counter()  # topics, by how many subscriptions name them
         self._patterns: Counter[str] = Counter()
         self._assignors: Counter[str] = Counter()
         self._protocols: Counter[str] = Counter()  # of those that speak the classic one
@@ -88,6 +94,12 @@ class Members:
 
     def owner(self, place: Place) -> str | None:
         return self._owners.get(place)
+
+    @property
+    def names(self) -> int:
+        """Of topics, that are to be looked at: `MOST_NAMES`."""
+        found = sum([max(len(each.topics), PATTERN_NAMES) for each in self.patterns.values()])
+        return sum(map(len, self._subscriptions)) + found
 
     def uses(self, pattern: str) -> bool:
         return pattern in self._patterns
@@ -188,26 +200,29 @@ class Members:
         if said is None:
             self.said.pop(member_id, None)
             return
+        same = self._subscriptions.get(said.topics)
+        if same is not None and same is not said.topics:
+            said = replace(said, topics=same)
         self.said[member_id] = said
         self._count(said, 1)
         if said.instance_id is not None:
             self.instances[said.instance_id] = member_id
 
     def _count(self, said: Said, by: int) -> None:
+        topics = said.topics
         self.held_bytes += by * (MEMBER_BYTES + said.held_bytes)
-        protocols = () if said.classic is None else said.classic.protocols
         self.classics += by * (said.classic is not None)
-        for counter, names in (
-            (self._protocols, [name for name, _ in protocols]),
-            (self._names, said.topics),
-            (self._patterns, (said.pattern,)),
-            (self._assignors, (said.assignor,)),
-        ):
-            for name in names:
-                if name is not None:
-                    counter[name] += by
-                    if not counter[name]:
-                        del counter[name]
+        self._readers[topics] += by
+        if by > 0 and topics not in self._subscriptions:
+            self._subscriptions[topics] = topics
+            _add(self._names, topics, by)
+        elif not self._readers[topics]:
+            del self._readers[topics], self._subscriptions[topics]
+            _add(self._names, topics, by)
+        _add(self._patterns, (said.pattern,), by)
+        _add(self._assignors, (said.assignor,), by)
+        if said.classic is not None:
+            _add(self._protocols, [name for name, _ in said.classic.protocols], by)
 
     def _put_pattern(self, pattern: str, resolved: Resolved | None) -> None:
         former = self.patterns.pop(pattern, None)
@@ -216,3 +231,11 @@ class Members:
         if resolved is not None:
             self.patterns[pattern] = resolved
             self.held_bytes += NAME_BYTES * len(resolved.topics) + len(pattern)
+
+
+def _add(counter: Counter[str], names: Iterable[str | None], by: int) -> None:
+    for name in names:
+        if name is not None:
+            counter[name] += by
+            if not counter[name]:
+                del counter[name]

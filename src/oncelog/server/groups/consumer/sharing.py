@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from oncelog.clock import Now
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.consumer.assignors import ASSIGNORS, Subscriber
-from oncelog.server.groups.consumer.members import Members
+from oncelog.server.groups.consumer.members import MOST_NAMES, Members
 from oncelog.server.groups.consumer.reconciling import reconciled
 from oncelog.server.groups.consumer.sessions import Sessions
 from oncelog.server.groups.consumer.topics import KnownTopics, topics_hash
@@ -194,14 +194,19 @@ class Sharing:
 
     def _listen(self, member_id: str, said: Said, topics: KnownTopics, now: Now) -> bool:
         """What it says, and what its pattern finds. True where what it reads has changed."""
-        before = self.members.said.get(member_id)
-        is_bumped = before is None or (before.topics, before.pattern) != (said.topics, said.pattern)
+        before, names = self.members.said.get(member_id), self.members.names
+        is_bumped = is_new = before is None or (before.topics, before.pattern) != (said.topics, said.pattern)
         if before != said:
             self.members.do(MemberSaid(member_id, said))
         if before is not None and before.pattern is not None and not self.members.uses(before.pattern):
             self._forget_pattern(before.pattern)
         if said.pattern is not None:
             is_bumped = self._resolve(said.pattern, topics, now) or is_bumped
+        if is_new and self.members.names > max(names, MOST_NAMES):
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                f"The members of group {self.group_id} may be subscribed to {MOST_NAMES:,} names of topics together.",
+            )
         return is_bumped
 
     def _resolve(self, pattern: str, topics: KnownTopics, now: Now) -> bool:
@@ -232,9 +237,9 @@ class Sharing:
         members = self.members
         counts: dict[bytes, int] = {}
         subscribers: list[Subscriber] = []
-        ids_of: dict[tuple[tuple[str, ...], str | None], frozenset[bytes]] = {}  # most members read the same
+        ids_of: dict[tuple[int, str | None], frozenset[bytes]] = {}  # most members read the same
         for member_id, said in members.said.items():
-            key = (said.topics, said.pattern)
+            key = (id(said.topics), said.pattern)  # equal ones are one tuple
             ids = ids_of.get(key)
             if ids is None:
                 known = [each for each in map(topics.get, members.topics_of(said)) if each is not None]
