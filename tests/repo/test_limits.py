@@ -8,10 +8,12 @@ from oncelog.console import connection as page
 from oncelog.console.limits import LARGEST_BATCH_BYTES, MOST_STATE_BYTES
 from oncelog.console.records import Budget
 from oncelog.metrics import http as metrics_http
-from oncelog.server import connection, memory, topic_rules
+from oncelog.security import documents
+from oncelog.server import access, connection, fetch_sessions, memory, topic_rules
 from oncelog.server.bodies import MOST_UNFOLDED_BYTES
 from oncelog.server.call import ANSWER_BYTES
 from oncelog.server.groups import coordinator, store
+from oncelog.server.groups.consumer.members import MOST_NAMES, PATTERN_NAMES
 from oncelog.server.names import MOST_ID_CHARACTERS
 from oncelog.server.settings import Settings
 from oncelog.server.transactions.memory import MOST_PARTITIONS
@@ -54,6 +56,16 @@ VALUES = {
     "groups": f"{SETTINGS.oncelog_max_groups:,}",
     "members of a group, and ids handed out": f"{SETTINGS.group_max_size:,}",
     "members of a group of KIP-848": f"{SETTINGS.group_consumer_max_size:,}",
+    "names of topics that the members of a group of KIP-848 are subscribed to; what all say alike counts once, a "
+    f"pattern as what it finds and as no fewer than {PATTERN_NAMES:,}": f"{MOST_NAMES:,}",
+    "fetch sessions, of all readers": (
+        f"{SETTINGS.max_incremental_fetch_session_cache_slots:,}, of {fetch_sessions.MOST_PARTITIONS:,} partitions"
+    ),
+    "all access rules together": f"{documents.MOST_BYTES:,} bytes",
+    "users": f"{documents.MOST_BYTES:,} bytes",
+    "all quotas together": f"{documents.MOST_BYTES:,} bytes",
+    "decisions about rights that are remembered": f"{access.MOST_REMEMBERED:,}",
+    "time that a transaction may take": f"{SETTINGS.transaction_max_timeout_ms // 60_000} min",
     "what members of all groups say of themselves and are assigned": mib(coordinator.MEMBERS_BYTES),
     "offsets of all groups with their metadata, those in transactions included": mib(store.OFFSETS_BYTES),
     "metadata of an offset": f"{SETTINGS.offset_metadata_max_bytes:,} characters",

@@ -47,6 +47,13 @@ def test_ids_have_a_bound() -> None:
     house.stop()
 
 
+def test_a_transaction_lasts_as_long_as_the_server_allows() -> None:
+    house = house_with("transaction.max.timeout.ms=1000")
+    told = [house.init(NAME, timeout_ms=each).error for each in (0, -1, 1001, 1000)]
+    assert told == [ErrorCode.invalid_transaction_timeout] * 3 + [ErrorCode.none]
+    house.stop()
+
+
 def test_a_transaction_writes_to_so_many_partitions() -> None:
     house = house_with("oncelog.max.transaction.partitions=3", partitions=4)
     who = house.init(NAME)
