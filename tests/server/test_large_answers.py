@@ -70,7 +70,7 @@ def test_what_a_client_may_know_of_all_topics_is_asked_in_turns(name: str) -> No
     )
     (api,) = [each for each in apis().values() if each.name == name]
     call = Call(broker, name, api.versions[1], "test", "127.0.0.1", "PLAINTEXT", house.clock.now())
-    call.rights = SimpleNamespace(may=may, operations=lambda *about: 0)  # type: ignore[assignment]
+    call.rights = SimpleNamespace(may=may, operations=lambda *about: 0)
     handle: Callable[[Any, Call], Awaitable[Any]] | None = api.handle
     assert handle is not None
     asyncio.run(handle(SimpleNamespace(**ALL[name]), call))  # type: ignore[arg-type]

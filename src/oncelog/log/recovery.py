@@ -270,7 +270,7 @@ class Recovery:
             break
         newest = self._known.point_offset
         if newest > (0 if found is None else found.point.offset):
-            logger.warning("%s cannot be read: the log tells the same", snapshots.snapshot_path(self._folder, newest))
+            logger.warning("%s cannot be read: the log tells the same", snapshot_path(self._folder, newest))
         return found
 
     def _adopt_point(self, found: Recovered, point: RecoveryPoint) -> None:

@@ -13,6 +13,7 @@ import math
 import sys
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -23,6 +24,7 @@ from oncelog.security.hosts import plain_host
 DEFAULT = "<default>"
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 TYPES = (CLIENT_ID, USER, IP)  # as Kafka lists them
+MOST_KEYS = 32_768  # more do not fit into a document
 
 Entity = tuple[tuple[str, str | None], ...]  # types and names in the order of TYPES; None is the default
 Values = Mapping[str, float]
@@ -78,6 +80,7 @@ def read(document: Document) -> dict[Entity, dict[str, float]]:
     return found
 
 
+@lru_cache(maxsize=MOST_KEYS)  # whatever changes, nearly all of thousands stay
 def _entity_from(key: str) -> Entity:
     parts = [part.partition("=") for part in key.split("/")]
     return entity_of((kind, None if name == DEFAULT else unquote(name)) for kind, _, name in parts if kind in TYPES)
