@@ -67,7 +67,7 @@ def test_one_connection_gives_others_turns_between_its_requests(
         busy.socket.sendall(frame("api_versions", 0) * 1000)
         for _ in range(1000):
             busy.receive_bytes()
-    assert sum(served_at) == 1000
+    until(lambda: sum(served_at) == 1000, "the last ones to be counted")  # they are answered a moment before
     assert max(served_at) <= 64
 
 
