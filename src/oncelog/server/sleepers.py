@@ -8,6 +8,7 @@ of those that are ready are woken in each round of the loop. Where there are few
 import asyncio
 import select
 from collections import OrderedDict
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 MOST_AWAKE: Final = 1_000
@@ -52,7 +53,8 @@ class Sleepers:
         if number is not None:
             del self._asleep[number]
             if self._epoll is not None:
-                self._epoll.unregister(number)
+                with suppress(OSError):  # a socket that is closed already has left by itself
+                    self._epoll.unregister(number)
 
     def close(self) -> None:
         if self._epoll is not None:
