@@ -96,6 +96,10 @@ def mirror_jars() -> Path:
     return jars("mirror", "connect-mirror-4.3.0.jar")
 
 
+def connect_jars() -> Path:
+    return jars("connect", "connect-file-4.3.0.jar")
+
+
 def spark_connector_jars() -> Path:
     return jars("spark", "spark-sql-kafka-0-10_2.13-4.2.0.jar")
 

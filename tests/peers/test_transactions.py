@@ -3,36 +3,21 @@
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Thread
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import oncelog
 from tests.cluster.stock.in_go import program as franz_program
+from tests.peers.committed import committed
 from tests.peers.jars import MissingPeer, jars, java, kafka_java, need_or_skip
+from tests.peers.living import living
 
 STREAMS = Path(__file__).parent / "streams" / "ExactlyOnce.java"
 RECORDS, KEYS = 1_500, 7
-
-
-def committed(bootstrap_servers: str, topic: str, partitions: int, count: int) -> Iterator[tuple[bytes | None, bytes]]:
-    reader = Consumer(
-        {"bootstrap.servers": bootstrap_servers, "group.id": "reader", "isolation.level": "read_committed"}
-    )
-    reader.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-    seen = 0
-    while seen < count:
-        message = reader.poll(60)
-        assert message is not None, f"{seen} of {count}"
-        if message.error() is None:
-            seen += 1
-            yield message.key(), message.value() or b""
-    reader.close()
 
 
 @pytest.mark.thorough
@@ -56,8 +41,8 @@ def test_kafka_streams_counts_exactly_once_while_brokers_are_killed(brokers: int
             for number in range(RECORDS):
                 producer.produce("in", b"v", key=b"%d" % (number % KEYS), partition=number % KEYS % 2)
             found: dict[bytes | None, list[int]] = defaultdict(list)
-            for number, (key, value) in enumerate(committed(servers, "out", 2, RECORDS)):
-                found[key].append(int(value))
+            for number, message in enumerate(committed(servers, "out", 2, RECORDS)):
+                found[message.key()].append(int(message.value() or b""))
                 if brokers > 1 and number in (200, 600):
                     server.kill(number // 400 + 1)
                     server.start(number // 400 + 1)
@@ -84,7 +69,7 @@ def test_javas_copier_is_exact_though_it_aborts_at_random() -> None:
         except MissingPeer as missing:
             need_or_skip(missing)
         subprocess.run(copier, check=True, capture_output=True, timeout=90)
-        found = [int(value) for _, value in committed(servers, "out", 1, RECORDS)]
+        found = [int(each.value() or b"") for each in committed(servers, "out", 1, RECORDS)]
         assert sorted(found) == list(range(RECORDS))
         listed = subprocess.run(
             kafka_java("org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", servers, "list"),
@@ -109,7 +94,7 @@ def test_librdkafka_commits_aborts_and_is_fenced() -> None:
                 first.abort_transaction(30)
             else:
                 first.commit_transaction(30)
-        assert [value for _, value in committed(servers, "out", 1, 3)] == [b"0", b"2", b"4"]
+        assert [each.value() for each in committed(servers, "out", 1, 3)] == [b"0", b"2", b"4"]
         second = Producer({"bootstrap.servers": servers, "transactional.id": "id"})
         second.init_transactions(30)
         first.begin_transaction()
@@ -117,31 +102,6 @@ def test_librdkafka_commits_aborts_and_is_fenced() -> None:
         with pytest.raises(KafkaException) as fenced:
             first.commit_transaction(30)
         assert fenced.value.args[0].fatal()
-
-
-@contextmanager
-def living(*command: str) -> Iterator[Callable[[], None]]:
-    """A process that is started again whenever it has ended; called, it is killed."""
-    is_over, current = Event(), [subprocess.Popen(command)]
-
-    def watch() -> None:
-        while not is_over.is_set():
-            try:
-                current[0].wait(0.1)
-            except subprocess.TimeoutExpired:
-                continue
-            if not is_over.is_set():
-                current[0] = subprocess.Popen(command)
-
-    watching = Thread(target=watch)
-    watching.start()
-    try:
-        yield lambda: current[0].kill()
-    finally:
-        is_over.set()
-        watching.join()
-        current[0].kill()
-        current[0].wait()
 
 
 def librdkafka() -> list[str]:
@@ -175,8 +135,8 @@ def test_a_copy_is_exact_though_its_client_and_brokers_are_killed(
         producer.flush()
         found: dict[bytes | None, list[int]] = defaultdict(list)
         with living(*command, servers, "in", "out", "copier") as kill:
-            for number, (key, value) in enumerate(committed(servers, "out", 2, RECORDS)):
-                found[key].append(int(value))
+            for number, message in enumerate(committed(servers, "out", 2, RECORDS)):
+                found[message.key()].append(int(message.value() or b""))
                 if number in (150, 450, 900):
                     kill()
                 if brokers > 1 and number in (300, 700):
