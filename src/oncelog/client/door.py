@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from oncelog.client.net.retry import Patience as Patience
     from oncelog.client.net.retry import ask as ask
     from oncelog.client.net.tasks import Tasks as Tasks
+    from oncelog.client.net.transaction import Transaction as Transaction
+    from oncelog.client.net.transaction import TransactionName as TransactionName
+    from oncelog.client.net.transaction import begin_transaction as begin_transaction
     from oncelog.client.net.warm import Warm as Warm
     from oncelog.client.net.warm import cool as cool
     from oncelog.client.net.warm import warm as warm
@@ -127,6 +130,11 @@ _HOMES: Final = {
         "warm",
     ),
     "oncelog.client.net.tasks": ("Tasks",),
+    "oncelog.client.net.transaction": (
+        "Transaction",
+        "TransactionName",
+        "begin_transaction",
+    ),
     # Topics: made, described, configured.
     "oncelog.client.admin.configs": ("describe_configs",),
     "oncelog.client.admin.timeouts": ("Timeouts",),

@@ -132,6 +132,12 @@ def stamp_producer(
     return int(max_timestamp)
 
 
+def mark_transactional(buffer: bytearray | memoryview, at: int = 0) -> None:
+    """Its CRC is to be made anew."""
+    (attributes,) = _attributes.unpack_from(buffer, at + CRC_FROM)
+    _attributes.pack_into(buffer, at + CRC_FROM, attributes | TRANSACTIONAL)
+
+
 def restamp_crc(buffer: bytearray | memoryview, at: int, size_bytes: int) -> None:
     _crc.pack_into(buffer, at + 17, body_crc(buffer, at, size_bytes))
 

@@ -88,12 +88,19 @@ def split_batch(batch: Batch, records: int) -> tuple[Batch, Batch]:
     """The first so many records, and the others, not stamped: same codec, same times. A list or tuple as payload is cut
     along with them; any other payload goes into both, and who wants that cut gives the Sender a `Split` of its own.
     """
-    codec = read_header(batch.data).codec
+    header = read_header(batch.data)
     every = [(record.key, record.value, record.headers, record.timestamp_ms) for record in records_of(batch.data)]
     payload = batch.payload
     payloads = (payload[:records], payload[records:]) if isinstance(payload, list | tuple) else (payload, payload)
     first, second = (
-        Batch(batch.topic, batch.partition, build_batch(own, codec=codec), len(own), batch.created_ms, own_payload)
+        Batch(
+            batch.topic,
+            batch.partition,
+            build_batch(own, codec=header.codec, is_transactional=header.is_transactional),
+            len(own),
+            batch.created_ms,
+            own_payload,
+        )
         for own, own_payload in zip((every[:records], every[records:]), payloads, strict=True)
     )
     return first, second

@@ -39,6 +39,8 @@ PRODUCE_KEY = 0
 FETCH_KEY = 1
 PRODUCE_VERSIONS = (7, 13)
 PRODUCE_VERSIONS_BY_NAME = (7, PRODUCE_TOPIC_IDS - 1)
+# Later ones add partitions to the transaction by themselves, and then another end of it is expected (KIP-890).
+PRODUCE_VERSIONS_IN_TRANSACTION = (7, 11)
 FETCH_VERSIONS = (10, 18)
 FETCH_VERSIONS_BY_NAME = (10, FETCH_TOPIC_IDS - 1)
 
@@ -84,13 +86,17 @@ def pack_produce(
     *,
     acks: int = -1,
     timeout_ms: int,
+    transactional_id: str | None = None,
 ) -> list[Buffer]:
     """The whole frame; for each topic its partitions with one record batch each."""
     flexible = version >= PRODUCE_FLEXIBLE
     tags = b"\0" if flexible else b""
     out: list[Buffer] = []
     body_bytes = 0
-    head = bytearray(b"\0" if flexible else b"\xff\xff")  # no transactional id
+    if transactional_id is None:
+        head = bytearray(b"\0" if flexible else b"\xff\xff")
+    else:
+        head = bytearray(sized_bytes(flexible, transactional_id.encode()))
     head += _acks_timeout.pack(acks, timeout_ms)
     head += count_bytes(flexible, len(topics))
     for topic, partitions in topics:

@@ -246,12 +246,12 @@ async def test_a_commit_that_is_never_answered_says_what_failed_last(nowhere: st
     finding = core.brokers.coordinator
     attempts = 0
 
-    async def first_fails_then_hangs(group_id: str) -> int:
+    async def first_fails_then_hangs(key: str, kind: int = 0) -> int:
         nonlocal attempts
         attempts += 1
         if attempts > 1:
             await asyncio.Event().wait()
-        return await finding(group_id)
+        return await finding(key, kind)
 
     core.brokers.coordinator = first_fails_then_hangs  # type: ignore[method-assign]
     try:

@@ -206,10 +206,10 @@ class Brokers:
             raise exception_of(KafkaError.NOT_CONTROLLER, "the cluster has no controller now")
         return self.metadata.controller_id
 
-    async def coordinator(self, group_id: str) -> int:
-        """The node that coordinates this group. Asked for again while it is being found."""
+    async def coordinator(self, key: str, kind: int = GROUP) -> int:
+        """The node that coordinates this group, or this transactional id. Asked for again while it is being found."""
         for attempt in range(ATTEMPTS):
-            answer = await self.request(None, "find_coordinator", lambda spoken: _find_coordinator(spoken, group_id))
+            answer = await self.request(None, "find_coordinator", lambda spoken: _find_coordinator(spoken, key, kind))
             found = answer.coordinators[0] if hasattr(answer, "coordinators") else answer
             code = int(found.error_code)
             if code == 0:
@@ -223,8 +223,8 @@ class Brokers:
         raise KafkaException(error_of(code, getattr(found, "error_message", None)))
 
 
-def _find_coordinator(spoken: RequestSchema, group_id: str) -> Any:
-    return spoken.new("FindCoordinatorRequest", key=group_id, key_type=GROUP, coordinator_keys=(group_id,))
+def _find_coordinator(spoken: RequestSchema, key: str, kind: int) -> Any:
+    return spoken.new("FindCoordinatorRequest", key=key, key_type=kind, coordinator_keys=(key,))
 
 
 def _endpoint_of(address: BrokerAddress) -> Endpoint:

@@ -15,6 +15,7 @@ from uuid import UUID
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.tasks import Tasks
+from oncelog.client.net.transaction import Transaction
 from oncelog.client.partitioners import Partitioner, partitioner
 from oncelog.client.producer.accumulator import Budget, Held, Topic, Unbatched
 from oncelog.client.producer.arguments import refused
@@ -409,6 +410,9 @@ class Engine:
         if topic_id is not None:
             self._requests.identify(name, topic_id)
         self._topics.pin(name, count, prepare)
+
+    def write_in(self, transaction: Transaction | None) -> None:
+        self._requests.transaction = transaction  # nothing is under way now
 
     def pin_by(self, pin: Callable[[str], Awaitable[None]]) -> None:
         """Have every topic pinned when it is first produced to."""

@@ -3,10 +3,10 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 from uuid import UUID
 
-from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.errors import KafkaError, KafkaException, is_retriable
 from oncelog.client.net.connection import Connection
 from oncelog.client.net.metadata import NO_LEADER as NO_LEADER_NODE
 from oncelog.client.net.metadata import BrokerAddress
@@ -22,6 +22,7 @@ from oncelog.wire.hot_client import (
     PRODUCE_KEY,
     PRODUCE_VERSIONS,
     PRODUCE_VERSIONS_BY_NAME,
+    PRODUCE_VERSIONS_IN_TRANSACTION,
     ProduceAnswer,
     ProducedPartition,
     pack_produce,
@@ -30,6 +31,7 @@ from oncelog.wire.hot_client import (
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
+    from oncelog.client.net.transaction import Transaction
     from oncelog.client.properties import ProducerSettings
 
 _log: Final = logging.getLogger("oncelog.client")
@@ -67,6 +69,7 @@ class Requests:
         self._tasks = Tasks()
         self._names: dict[str, bytes] = {}
         self._ids: dict[str, bytes] = {}
+        self.transaction: Transaction | None = None  # that everything belongs to which is sent from here on
 
     def identify(self, topic: str, topic_id: UUID) -> None:
         """From here on no other topic of this name is written to, where brokers take ids."""
@@ -75,7 +78,7 @@ class Requests:
     def send(self, request: Produce) -> None:
         node_id = request.node_id
         connection = self.connected(node_id)
-        if connection is not None:
+        if connection is not None and (self.transaction is None or self.transaction.has(_places(request))):
             self._write(connection, request)
             return
         waiting = self._waiting.get(node_id)
@@ -99,12 +102,19 @@ class Requests:
         await self._tasks.close()
 
     async def _connect(self, node_id: int, waiting: deque[Produce]) -> None:
-        """Connect, check, send: what was known of slots before a connection is asked again on it."""
+        """Connect, check, send: what was known of slots before a connection is asked again on it. In a transaction the
+        partitions are named first, while what follows waits."""
         was_open = self._brokers.is_connected(node_id)
         try:
             connection = self._connections[node_id] = await self._brokers.connection(node_id)
+            while self.transaction is not None and not self.transaction.has(_all_places(waiting)):
+                await self.transaction.add(_all_places(waiting))
         except BaseException as failure:
             del self._waiting[node_id]
+            if _is_final(failure):
+                for request in waiting:
+                    self._on_answered(request.request_id, _refused(request, failure), 0)
+                return
             error = _why(failure)
             for request in waiting:
                 self._on_lost(request.request_id, error, False)
@@ -128,7 +138,11 @@ class Requests:
         correlation_id = connection.next_correlation_id()
         try:
             by_id = bool(self._ids) and all(batch.topic in self._ids for batch in request.batches)
-            version = connection.version(PRODUCE_KEY, *(PRODUCE_VERSIONS if by_id else PRODUCE_VERSIONS_BY_NAME))
+            transaction = self.transaction
+            versions = PRODUCE_VERSIONS if by_id else PRODUCE_VERSIONS_BY_NAME
+            if transaction is not None:
+                versions = PRODUCE_VERSIONS_IN_TRANSACTION
+            version = connection.version(PRODUCE_KEY, *versions)
             topics, asked = _by_topic(request, self._ids if version >= PRODUCE_TOPIC_IDS else self._names)
             buffers = pack_produce(
                 version,
@@ -137,6 +151,7 @@ class Requests:
                 topics,
                 acks=self._acks,
                 timeout_ms=self._timeout_ms,
+                transactional_id=None if transaction is None else transaction.name.transactional_id,
             )
         except Exception as failure:
             self._on_lost(request.request_id, _why(failure), False)
@@ -186,6 +201,24 @@ async def take_ids(brokers: "Brokers", places: Iterable[Place]) -> bool:
         if connection.version(PRODUCE_KEY, *PRODUCE_VERSIONS) < PRODUCE_TOPIC_IDS:
             return False
     return True
+
+
+def _places(request: Produce) -> list[Place]:
+    return [batch.place for batch in request.batches]
+
+
+def _all_places(requests: Iterable[Produce]) -> set[Place]:
+    return {place for request in requests for place in _places(request)}
+
+
+def _is_final(failure: BaseException) -> TypeGuard[KafkaException]:
+    """The coordinator said that the transaction is over."""
+    return isinstance(failure, KafkaException) and failure.error.code() > 0 and not is_retriable(failure.error.code())
+
+
+def _refused(request: Produce, failure: KafkaException) -> list[Answer]:
+    error = failure.error
+    return [Answer(batch.topic, batch.partition, error.code(), message=error.str()) for batch in request.batches]
 
 
 def _by_topic(

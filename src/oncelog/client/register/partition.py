@@ -13,6 +13,7 @@ from oncelog.client.admin.timeouts import Timeouts
 from oncelog.client.admin.topics import create_topics
 from oncelog.client.admin.values import ConfigResource, ResourceType
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of
+from oncelog.client.fetching.batches import without_aborted
 from oncelog.client.net.offsets import EARLIEST, end_offsets
 from oncelog.client.net.retry import Patience
 from oncelog.client.types import NewTopic
@@ -20,7 +21,13 @@ from oncelog.records.header import headers
 from oncelog.records.read import records_of
 from oncelog.slots import Place
 from oncelog.slots.register import Record
-from oncelog.wire.hot_client import PRODUCE_KEY, PRODUCE_VERSIONS_BY_NAME, pack_produce, read_produce_answer
+from oncelog.wire.hot_client import (
+    PRODUCE_KEY,
+    PRODUCE_VERSIONS_BY_NAME,
+    PRODUCE_VERSIONS_IN_TRANSACTION,
+    pack_produce,
+    read_produce_answer,
+)
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -41,7 +48,7 @@ class OutOfRange(Exception):
 class Fetched(NamedTuple):
     records: list[Record]
     next_offset: int
-    high_watermark: int
+    end_offset: int  # what stands from here on is not shown
 
 
 class Log(Protocol):
@@ -68,7 +75,7 @@ class Log(Protocol):
     async def fetch(self, offset: int) -> Fetched:
         """What is there from an offset on, without waiting for more. Raises OutOfRange."""
 
-    async def produce(self, batch: bytearray) -> int:
+    async def produce(self, batch: bytearray, transactional_id: str | None = None) -> int:
         """The offset of its first record, once all in-sync replicas have it."""
 
 
@@ -81,6 +88,7 @@ async def fetch_once(
     max_wait: timedelta,
     *,
     purpose: str = "",
+    read_committed: bool = False,
 ) -> Any:
     """What a Fetch of one partition answers about it; its error code is the caller's to look at."""
 
@@ -94,6 +102,7 @@ async def fetch_once(
             max_wait=max_wait,
             min_bytes=1 if max_wait else 0,
             max_bytes=max_bytes,
+            isolation_level=int(read_committed),
             topics=(spoken.new("FetchTopic", topic=place.topic, partitions=(partition,)),),
             forgotten_topics_data=(),
         )
@@ -104,6 +113,8 @@ async def fetch_once(
 
 
 class TopicLog:
+    """Of what was written in transactions it shows what was committed, and nothing behind one that is open."""
+
     def __init__(self, brokers: "Brokers", topic: str, patience: Patience, partition: int = 0) -> None:
         self.topic = topic
         self._brokers = brokers
@@ -140,7 +151,7 @@ class TopicLog:
     async def bounds(self) -> tuple[int, int]:
         starts, ends = await asyncio.gather(
             end_offsets(self._brokers, [self._place], EARLIEST, patience=self._patience),
-            end_offsets(self._brokers, [self._place], patience=self._patience),
+            end_offsets(self._brokers, [self._place], read_committed=True, patience=self._patience),
         )
         return starts[self._place], ends[self._place]
 
@@ -152,21 +163,24 @@ class TopicLog:
             found = await self._ask_fetch(offset, max_bytes)
             data = found.records or b""
             records: list[Record] = []
-            next_offset = offset
-            for at, header in headers(data):
-                next_offset = max(next_offset, header.last_offset + 1)
+            next_offset = max(offset, *(header.last_offset + 1 for _, header in headers(data)), offset)
+            aborted = [(each.producer_id, each.first_offset) for each in found.aborted_transactions or ()]
+            kept = without_aborted(data, aborted)
+            for at, header in headers(kept):
                 if not header.is_control and header.last_offset >= offset:
                     records += [
                         Record(each.offset, each.key, each.value)
-                        for each in records_of(data, at, limit_bytes=MOST_VALUE_BYTES)
+                        for each in records_of(kept, at, limit_bytes=MOST_VALUE_BYTES)
                         if each.offset >= offset
                     ]
             if records or next_offset > offset or not data:
-                return Fetched(records, next_offset, found.high_watermark)
+                return Fetched(records, next_offset, found.last_stable_offset)
             max_bytes *= 4  # not even one batch had room
 
     async def _ask_fetch(self, offset: int, max_bytes: int) -> Any:
-        found = await fetch_once(self._brokers, self._leader(), self._place, offset, max_bytes, timedelta(0))
+        found = await fetch_once(
+            self._brokers, self._leader(), self._place, offset, max_bytes, timedelta(0), read_committed=True
+        )
         if int(found.error_code) == OFFSET_OUT_OF_RANGE:
             raise OutOfRange
         self._check(int(found.error_code))
@@ -174,9 +188,10 @@ class TopicLog:
 
     # --- appending
 
-    async def produce(self, batch: bytearray) -> int:
+    async def produce(self, batch: bytearray, transactional_id: str | None = None) -> int:
         connection = await self._brokers.connection(self._leader())
-        version = connection.version(PRODUCE_KEY, *PRODUCE_VERSIONS_BY_NAME)
+        versions = PRODUCE_VERSIONS_BY_NAME if transactional_id is None else PRODUCE_VERSIONS_IN_TRANSACTION
+        version = connection.version(PRODUCE_KEY, *versions)
         answered: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
 
         def on_answer(frame: memoryview | None, error: KafkaError | None) -> None:
@@ -190,7 +205,15 @@ class TopicLog:
         correlation_id = connection.next_correlation_id()
         timeout_ms = int(min(self._patience.total_s * 1000, self._brokers.settings.socket_timeout_ms))
         topics = [(self.topic.encode(), [(self._place.partition, batch)])]
-        buffers = pack_produce(version, correlation_id, connection.client_id, topics, acks=-1, timeout_ms=timeout_ms)
+        buffers = pack_produce(
+            version,
+            correlation_id,
+            connection.client_id,
+            topics,
+            acks=-1,
+            timeout_ms=timeout_ms,
+            transactional_id=transactional_id,
+        )
         connection.send(buffers, correlation_id, on_answer)
         (found,) = read_produce_answer(version, await answered).partitions
         self._check(found.error_code, found.error_message)

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.retry import CLOCK, UNKNOWN, Clock, NoAnswer, Patience, ask
+from oncelog.client.net.transaction import Transaction
 from oncelog.client.register.partition import MOST_VALUE_BYTES, Log, OutOfRange, TopicLog
 from oncelog.clock import wall_s
 from oncelog.records.build import build_batch
 from oncelog.records.codecs import GZIP, NONE
+from oncelog.records.header import mark_transactional, stamp_producer
+from oncelog.slots import Place
 from oncelog.slots.register import Gap, ReadingBack, Record, Register, key_of_attempt
 
 if TYPE_CHECKING:
@@ -129,7 +132,7 @@ class TopicKeeper(Generic[R]):
             fetched = await self._log.fetch(known.next_offset)
             known.read(fetched.records)
             known.next_offset = max(known.next_offset, fetched.next_offset)
-            if known.next_offset >= fetched.high_watermark:
+            if known.next_offset >= fetched.end_offset:
                 return
 
     async def _read_anew(self, back: int) -> R:
@@ -185,6 +188,15 @@ class TopicKeeper(Generic[R]):
         # Nothing stands between what was read and these.
         known.read([Record(offset + at, key, value) for at, (key, value) in enumerate(stored)])
         return known
+
+    async def append_in(self, transaction: Transaction, pairs: Pairs) -> None:
+        """They count if the transaction is committed, and are the first that it writes here: sent again, in the same
+        slots, until that is acknowledged."""
+        batch = self._batch(pairs)
+        mark_transactional(batch)
+        stamp_producer(batch, 0, *transaction.name.identity[:2], 0)
+        await transaction.add([Place(self.topic, 0)])
+        await self.patiently(lambda: self._log.produce(batch, transaction.name.transactional_id))
 
     def _batch(self, pairs: Pairs) -> bytearray:
         plain_bytes = sum(RECORD_BYTES + len(key) + len(value or b"") for key, value in pairs)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.offsets import EARLIEST, end_offsets
+from oncelog.client.net.transaction import Transaction, TransactionName
 from oncelog.client.partitioners import KeylessCounter
 from oncelog.client.producer.accumulator import NEVER_S, Topic, Unbatched
 from oncelog.client.producer.delivery import Records
@@ -25,10 +26,11 @@ from oncelog.client.saving.resume import Resumed, high_waters, resume, resume_pa
 from oncelog.client.saving.saved import SavedProducer
 from oncelog.client.saving.saving_engine import SavingEngine
 from oncelog.clock import monotonic_s, wall_s
+from oncelog.records.header import mark_transactional
 from oncelog.slots import Identity, Place, is_lease
 from oncelog.slots.batch import Batch
 from oncelog.slots.chain import SavedPartition, as_it_stands, opened
-from oncelog.slots.lease import may_end_unsaved
+from oncelog.slots.lease import FOREVER_MS, may_end_unsaved
 from oncelog.slots.messages import Boundary, Delivered
 
 PAUSE_S: Final = 0.1
@@ -64,6 +66,7 @@ class Saving:
         self._engine = engine
         self._book: Book | None = None
         self._is_leased = False
+        self._is_transactional = False
         self._must_be_saved = False
         self._failure: KafkaException | None = None  # why nothing more may be written
         self._numbers: tuple[Identity, int] | None = None  # given as properties
@@ -121,12 +124,20 @@ class Saving:
 
     # --- its beginning
 
-    async def resume(self, saved: SavedProducer, *, is_fresh: bool = False, is_anew: bool = False) -> None:
+    async def resume(
+        self,
+        saved: SavedProducer,
+        *,
+        is_fresh: bool = False,
+        is_anew: bool = False,
+        transaction: TransactionName | None = None,
+    ) -> None:
         """Go on where the value says; raises with nothing sent where that cannot be done. A producer that was resumed
         before goes on to the value's topics too, under an identity that is saved already.
 
         `is_fresh`: the caller knows that nothing was written since the value was saved, so nobody need be asked.
-        `is_anew`: everything that was produced before is stored and saved; what follows is this value's alone.
+        `is_anew`: everything that was produced before is stored and saved; what follows is this value's alone, in this
+        `transaction` or in none.
         """
         engine = self._engine
         saved.check_placing(engine.partitioner.name, engine.settings.oncelog_keyless_run)
@@ -138,6 +149,8 @@ class Saving:
             if self._book is None or is_anew:
                 self._book = Book(saved.cluster_id, saved.partitioner, saved.keyless_run)
                 self.started_from = saved
+                engine.write_in(_transaction(engine, transaction))
+                self._is_transactional = transaction is not None
             for name, topic in saved.topics.items():
                 self._book.pin(name, topic.topic_id, topic.partition_count, topic.keyless_counter)
             self._begin(resumed)
@@ -345,6 +358,8 @@ class Saving:
         """A batch goes to the Sender."""
         if self._book is not None and self._book.partition_count(batch.topic) is not None:
             self._book.taken(batch.place, batch.record_count)
+        if self._is_transactional:
+            mark_transactional(batch.data)  # which is stamped, and so gets its CRC, when it is sent
 
     def look(self) -> None:
         """The metadata is new: a topic may be another one by now, and what follows must not go there."""
@@ -455,6 +470,12 @@ class Saving:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _transaction(engine: SavingEngine, name: TransactionName | None) -> Transaction | None:
+    if name is None:
+        return None
+    return Transaction(engine.brokers, name, (engine.settings.delivery_timeout_ms or FOREVER_MS) / 1000)
 
 
 def _wall_ms() -> int:

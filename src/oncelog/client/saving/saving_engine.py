@@ -7,6 +7,7 @@ from uuid import UUID
 
 from oncelog.client.errors import KafkaError
 from oncelog.client.net.brokers import Brokers
+from oncelog.client.net.transaction import Transaction
 from oncelog.client.partitioners import Partitioner
 from oncelog.client.producer.accumulator import Topic, Unbatched
 from oncelog.client.producer.closing import Closing
@@ -44,6 +45,8 @@ class SavingEngine(Protocol):
     def stop(self, error: KafkaError) -> None: ...
 
     def keep_times(self) -> None: ...
+
+    def write_in(self, transaction: Transaction | None) -> None: ...
 
     def pin_by(self, pin: Callable[[str], Awaitable[None]]) -> None: ...
 

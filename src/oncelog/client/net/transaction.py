@@ -1,0 +1,132 @@
+"""One transaction whose numbers several processes share: one begins it, some write to it, one ends it.
+
+By the first version of transactions, which every broker since 2.5 speaks: who writes says to which partitions, and the
+end leaves the epoch as it is. So an end whose answer was lost is asked for again, and comes out the same.
+"""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from oncelog.client.errors import KafkaException, error_of
+from oncelog.client.net.offsets import with_topics
+from oncelog.client.net.retry import CLOCK, Clock, Patience, ask
+from oncelog.slots import Identity, Place
+
+if TYPE_CHECKING:
+    from oncelog.client.net.brokers import Brokers
+
+TRANSACTION: Final = 1  # the kind of coordinator
+BEGIN_VERSIONS: Final = (2, 4)
+ADD_VERSIONS: Final = (0, 3)
+END_VERSIONS: Final = (0, 4)  # the fifth raises the epoch
+PAUSE_S: Final = 0.02  # a transaction that was open before is over within some milliseconds
+MOST_PAUSE_S: Final = 1.0
+NOT_ATTEMPTED: Final = 55
+
+
+class TransactionName(NamedTuple):
+    """What tells a transaction from all others: who writes it, and in which of his lives."""
+
+    transactional_id: str
+    identity: Identity
+
+
+class Transaction:
+    """Of one client. Its partitions may have been named by another one; who has not done so names them again."""
+
+    def __init__(self, brokers: "Brokers", name: TransactionName, patience_s: float, *, clock: Clock = CLOCK) -> None:
+        self.name = name
+        self._brokers = brokers
+        self._patience = _patience(patience_s)
+        self._clock = clock
+        self._partitions: set[Place] = set()
+
+    def has(self, places: Iterable[Place]) -> bool:
+        return self._partitions.issuperset(places)
+
+    async def add(self, places: Iterable[Place]) -> None:
+        """They may be written to from now on."""
+        new = sorted(set(places) - self._partitions)
+        if not new:
+            return
+
+        def build(spoken: Any) -> Any:
+            topics = tuple(
+                spoken.new("AddPartitionsToTxnTopic", name=topic, partitions=tuple(index for index, _ in indexes))
+                for topic, indexes in with_topics((place, None) for place in new).items()
+            )
+            name, (pid, epoch, _) = self.name
+            return spoken.new(
+                "AddPartitionsToTxnRequest",
+                v3_and_below_transactional_id=name,
+                v3_and_below_producer_id=pid,
+                v3_and_below_producer_epoch=epoch,
+                v3_and_below_topics=topics,
+            )
+
+        async def once() -> None:
+            answer = await _asked(
+                self._brokers, self.name.transactional_id, "add_partitions_to_txn", build, ADD_VERSIONS
+            )
+            codes = {
+                int(each.partition_error_code)
+                for topic in answer.results_by_topic_v3_and_below
+                for each in topic.results_by_partition
+            }
+            _raise(max(codes - {NOT_ATTEMPTED}, default=0))  # some were not, because of another one
+
+        await ask(once, self._patience, clock=self._clock)
+        self._partitions.update(new)
+
+    async def end(self, *, commits: bool) -> None:
+        """Once this is answered it is decided, whatever dies."""
+
+        def build(spoken: Any) -> Any:
+            name, (pid, epoch, _) = self.name
+            return spoken.new(
+                "EndTxnRequest", transactional_id=name, producer_id=pid, producer_epoch=epoch, committed=commits
+            )
+
+        async def once() -> None:
+            answer = await _asked(self._brokers, self.name.transactional_id, "end_txn", build, END_VERSIONS)
+            _raise(int(answer.error_code))
+
+        await ask(once, self._patience, clock=self._clock)
+
+
+async def begin_transaction(
+    brokers: "Brokers", transactional_id: str, timeout_ms: int, patience_s: float, *, clock: Clock = CLOCK
+) -> TransactionName:
+    """Under an epoch of its own: from now on nobody who began before can write or commit, and what he left open is
+    aborted. What he had committed shows everywhere by the time that this is answered."""
+
+    def build(spoken: Any) -> Any:
+        return spoken.new(
+            "InitProducerIdRequest",
+            transactional_id=transactional_id,
+            transaction_timeout=timedelta(milliseconds=timeout_ms),
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+
+    async def once() -> Identity:
+        answer = await _asked(brokers, transactional_id, "init_producer_id", build, BEGIN_VERSIONS)
+        _raise(int(answer.error_code))
+        return Identity(int(answer.producer_id), int(answer.producer_epoch))
+
+    return TransactionName(transactional_id, await ask(once, _patience(patience_s), clock=clock))
+
+
+async def _asked(brokers: "Brokers", transactional_id: str, what: str, build: Any, versions: tuple[int, int]) -> Any:
+    coordinator = await brokers.coordinator(transactional_id, TRANSACTION)
+    return await brokers.request(coordinator, what, build, versions=versions)
+
+
+def _patience(total_s: float) -> Patience:
+    return Patience(total_s, PAUSE_S, MOST_PAUSE_S)
+
+
+def _raise(code: int) -> None:
+    if code:
+        raise KafkaException(error_of(code))
