@@ -227,6 +227,14 @@ TARGET: Final = (
         (SINK,),
         "Lets a new sink begin with this batch, for a checkpoint that was another sink's.",
     ),
+    _truth(
+        "transactional.batches",
+        "transactional_batches",
+        (SINK,),
+        False,
+        "Whether each batch is a transaction of its own, written by one task: readers of committed records see all of "
+        "it or nothing (docs/spark-transactions.md).",
+    ),
     _option(
         "job.id",
         "job_id",

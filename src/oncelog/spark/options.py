@@ -62,6 +62,7 @@ class SinkOptions:
     topic: str | None = None
     sink_name: str | None = None
     first_batch: int | None = None
+    transactional_batches: bool = False
     job_id: str | None = None
     checkpoint_location: str | None = None
     query_name: str | None = None

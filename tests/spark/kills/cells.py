@@ -3,7 +3,7 @@
 Every function answers with what was killed where; that each step was reached is what the waiting for it asserts.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from oncelog.spark.sink import milestones
@@ -43,14 +43,21 @@ class Cell:
         return cls(process, visit.step, int(visit.facts["batch"]))
 
 
-def kill_workers(pipeline: Pipeline, driver: Driver, controller: Controller) -> list[Cell]:
+def kill_workers(
+    pipeline: Pipeline,
+    driver: Driver,
+    controller: Controller,
+    each: Sequence[str] = EVERY_STEP,
+    look: Callable[[], object] = lambda: None,
+) -> list[Cell]:
     """The Python worker of lane 0 dies at each step of a task, and Spark starts the task again, in the same JVM. At the
-    driver's steps it has nothing to do any more."""
+    driver's steps it has nothing to do any more. `look` is called while it stands there."""
     cells = []
-    stop = at_step(controller, EVERY_STEP[0])
+    stop = at_step(controller, each[0])
     request = driver.run(pipeline.query())
-    for following in (*EVERY_STEP[1:], None):
+    for following in (*each[1:], None):
         visit = stop.reached(request)
+        look()
         cells.append(Cell.of("worker", visit))
         if following is not None:
             stop = at_step(controller, following)
@@ -94,7 +101,13 @@ def kill_servers(pipeline: Pipeline, driver: Driver, controller: Controller, ser
     return cells
 
 
-def kill_drivers(pipeline: Pipeline, driver: Driver, controller: Controller, each: Iterable[str]) -> list[Cell]:
+def kill_drivers(
+    pipeline: Pipeline,
+    driver: Driver,
+    controller: Controller,
+    each: Iterable[str],
+    look: Callable[[], object] = lambda: None,
+) -> list[Cell]:
     """The driver's JVM dies at each step. In local mode it runs the tasks too; what stood in the middle of one is left
     an orphan, and goes on sending while the next driver stands in the same batch."""
     cells = []
@@ -104,6 +117,7 @@ def kill_drivers(pipeline: Pipeline, driver: Driver, controller: Controller, eac
         request = _run(driver, pipeline)
         visit = stop.reached(request)
         cells.append(Cell.of("driver", visit))
+        look()
         _let_go(orphan)
         orphan = visit if step in TASK_STEPS else None
         if orphan is not None:

@@ -126,6 +126,7 @@ MIDDLES: dict[str, Callable[[Any, Query], Any]] = {
     "differs between attempts": _differs_between_attempts,
     "gated": _gated,
     "shuffled": _shuffled,
+    "to one task": lambda rows, query: rows.repartition(1),
 }
 
 VALUE = "CAST(CAST(x AS STRING) AS BINARY) AS value"

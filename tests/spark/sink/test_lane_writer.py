@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from oncelog.client.net.transaction import TransactionName
 from oncelog.client.saving.saved import SavedProducer
 from oncelog.spark.options import sink_options
 from oncelog.spark.sink.driver import commit_batch
@@ -21,7 +22,7 @@ OPTIONS = sink_options({"kafka.bootstrap.servers": "memory:1", "topic": "out"})
 class Refusing(MemoryProducer):
     is_closed = False
 
-    def start(self, saved: SavedProducer, *, is_fresh: bool) -> None:
+    def start(self, saved: SavedProducer, *, is_fresh: bool, transaction: TransactionName | None = None) -> None:
         raise SinkRefused("it cannot be told how far the lane got")
 
     def close(self) -> None:

@@ -48,12 +48,13 @@ class Driver:
         spark = self.spark
         ends_early = spark.random.random() < 0.8
         kept = spark.worker()
+        rows = spark.yields(batch, rows)
 
         def work() -> LaneMessage:
             if spark.believes_tasks and (batch, lane) in spark.recorded:
                 return spark.recorded[batch, lane]
             place = LanePlace("query", batch, lane)
-            with LaneWriter(spark.options, place, MemoryCluster(spark.world, kept)) as writing:
+            with spark.writes(spark.options, place, spark.cluster(spark.world, kept)) as writing:
                 for each in self.input(rows, ends_early):
                     writing.write(each)
                 message = spark.recorded[batch, lane] = writing.finish()
@@ -63,10 +64,9 @@ class Driver:
         return spark.world.start(f"batch {batch} lane {lane}", work)
 
     def commit(self, batch: int, messages: list[LaneMessage | None]) -> Actor:
-        cluster = MemoryCluster(self.spark.world, {})
-        return self.spark.world.start(
-            f"commit {batch}", lambda: commit_batch(self.spark.options, messages, batch, cluster)
-        )
+        spark = self.spark
+        cluster = spark.cluster(spark.world, {})
+        return spark.world.start(f"commit {batch}", lambda: spark.commits(spark.options, messages, batch, cluster))
 
 
 def _is_decided(attempts: list[Actor]) -> bool:
@@ -75,10 +75,14 @@ def _is_decided(attempts: list[Actor]) -> bool:
 
 class Spark:
     believes_tasks = False
+    writes: type[LaneWriter] = LaneWriter
+    commits = staticmethod(commit_batch)
+    cluster: Callable[..., MemoryCluster] = MemoryCluster
+    world_of: Callable[[Random], World] = World
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.world = World(self.random)
+        self.world = type(self).world_of(self.random)
         self.options = sink_options(OPTIONS)
         self.workers: list[dict[str, Any]] = [{}, {}]
         self.named: dict[bytes, int] = {}  # rows that name a partition
@@ -94,6 +98,10 @@ class Spark:
         return [
             [b"%d.%d.%d" % (batch, lane, row) for row in range((batch * 5 + lane * 3) % 9)] for lane in range(lanes)
         ]
+
+    def yields(self, batch: int, rows: Rows) -> Rows:
+        """What an attempt's run of the query comes to."""
+        return rows
 
     # --- one incarnation of a driver
 

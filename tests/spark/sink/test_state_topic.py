@@ -47,7 +47,7 @@ class LaggingLog:
     async def bounds(self) -> tuple[int, int]:
         return self.first, len(self._records)
 
-    async def produce(self, batch: bytearray) -> int:
+    async def produce(self, batch: bytearray, transactional_id: str | None = None) -> int:
         self.produced = batch
         return len(self._records)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.retry import Clock, Patience
+from oncelog.client.net.transaction import TransactionName
 from oncelog.client.register.partition import Fetched
 from oncelog.client.register.topic import TopicKeeper
 from oncelog.client.saving.saved import SavedProducer
@@ -119,7 +120,7 @@ class MemoryLog:
         point()
         return Fetched(*self.world.topic.fetch(offset), self.world.topic.end)
 
-    async def produce(self, batch: bytearray) -> int:
+    async def produce(self, batch: bytearray, transactional_id: str | None = None) -> int:
         point()
         world = self.world
         first = world.topic.store((record.key, record.value) for record in records_of(batch))
@@ -150,9 +151,11 @@ class MemoryDestination(Destination):
         self.world = world
 
     async def new_lane(self, topic: str, count: int | None) -> SavedProducer:
-        point()
         self.world.last_pid += 1
-        identity = Identity(self.world.last_pid, 0)
+        return await self.lane_of(Identity(self.world.last_pid, 0), topic, count)
+
+    async def lane_of(self, identity: Identity, topic: str, count: int | None = None) -> SavedProducer:
+        point()
         return SavedProducer(
             cluster_id="memory",
             made_at_ms=0,
@@ -210,7 +213,7 @@ class MemoryProducer(LaneProducer):
         self._to_drop: dict[Place, int] = {}
         self._on_their_way: list[tuple[Place, int, Any]] = []
 
-    def start(self, saved: SavedProducer, *, is_fresh: bool) -> None:
+    def start(self, saved: SavedProducer, *, is_fresh: bool, transaction: TransactionName | None = None) -> None:
         assert not self._on_their_way, "whoever had it before was done"
         self.began = saved
         self._next.clear()

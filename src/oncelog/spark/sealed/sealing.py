@@ -77,7 +77,13 @@ def sealed(path: str | os.PathLike[str], topic: str | None = None, **options: An
     given = {name: _text(value) for name, value in options.items() if value is not None}
     if topic is not None:
         given["topic"] = topic
-    lane_properties(sink_options(given))  # refuses what would not be exactly once
+    read = sink_options(given)
+    lane_properties(read)  # refuses what would not be exactly once
+    if read.transactional_batches:
+        raise BadOption(
+            "transactional.batches needs no files, because what a batch left half written is never seen: use "
+            "writeStream.format('oncelog'), for any query"
+        )
     return Sealed(path.strip(), given)
 
 

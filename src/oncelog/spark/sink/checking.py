@@ -10,6 +10,7 @@ from oncelog.spark.sink.lane import TOPIC_PREFIX
 
 # Kafka's own time limit, which outlives a broker that restarts, and its bound of memory.
 _DEFAULTS: Final = {"message.timeout.ms": "120000", "queue.buffering.max.kbytes": "32768"}
+TRANSACTION_TIMEOUT_MS: Final = 300_000  # Java's minute is short for a batch; brokers allow fifteen
 _ONCE: Final = {"enable.idempotence": ("true", "1"), "request.required.acks": ("all", "-1")}
 
 
@@ -34,3 +35,9 @@ def lane_properties(options: SinkOptions) -> dict[str, str]:
         if value is not None and value.strip().lower() not in allowed:
             raise BadOption(f"'kafka.{name}' = {value}: this sink writes every row once, and needs {allowed[0]}")
     return _DEFAULTS | given
+
+
+def transaction_timeout_ms(options: SinkOptions) -> int:
+    """After so long brokers abort what was not committed."""
+    written = options.client.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
+    return int(written)

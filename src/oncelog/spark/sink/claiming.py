@@ -54,9 +54,9 @@ class Claims:
         self._destination = destination
         self._place = place
 
-    async def sink(self, name: str) -> None:
+    async def sink(self, name: str, *, in_transactions: bool) -> None:
         """Afterwards the sink is somebody's; whether ours, the standing says."""
-        claim = SinkClaim(name, self._place.query, self._place.batch, secrets.token_hex(8))
+        claim = SinkClaim(name, self._place.query, self._place.batch, secrets.token_hex(8), in_transactions)
         await announce(self._topic, self._standing, SINK, claim)
 
     async def lane(self, output: str) -> bool:

@@ -19,7 +19,15 @@ class Doing(Enum):
     VERIFY = "verify"  # saved is this very batch: run the rows again and compare, send nothing
 
 
-def decide(standing: Standing, sink: str, query: str, batch: int, first_batch: int | None) -> Doing:
+def decide(
+    standing: Standing,
+    sink: str,
+    query: str,
+    batch: int,
+    first_batch: int | None,
+    *,
+    in_transactions: bool = False,
+) -> Doing:
     owner = standing.owner
     if owner is None:
         if batch == (first_batch or 0):
@@ -31,6 +39,8 @@ def decide(standing: Standing, sink: str, query: str, batch: int, first_batch: i
             "this one a `sink.name` of its own. (A query whose checkpoint was deleted is another query from then on: "
             "what it reads again is written again, so bring the checkpoint back, or give it a new output topic as well)"
         )
+    if owner.in_transactions is not in_transactions:
+        raise SinkRefused(_another_kind(sink, batch, in_transactions=in_transactions))
     due = standing.next_batch
     assert due is not None
     if batch == due:
@@ -55,6 +65,15 @@ def _nothing_saved(sink: str, batch: int, first_batch: int | None) -> str:
         f"topic {topic_of(sink)} was deleted, or this is another cluster), or the batches before were written by "
         f"another sink. It cannot be told which rows of batch {batch} are there already. If none is, say so by "
         f"`sink.first.batch` = {batch} and a `sink.name` that was never used"
+    )
+
+
+def _another_kind(sink: str, batch: int, *, in_transactions: bool) -> str:
+    writes, is_to_write = ("rows by rows", "transactions") if in_transactions else ("transactions", "rows by rows")
+    return (
+        f"sink {sink!r} writes {writes}, and is to write {is_to_write} now (`transactional.batches`): what it began of "
+        f"a batch in one way it cannot end in the other. Go on as before; or, where batch {batch} is not begun, with a "
+        f"`sink.name` that was never used and `sink.first.batch` = {batch}"
     )
 
 
@@ -155,6 +174,21 @@ def other_rows(sink: str, batch: int, lane: int, what: str) -> str:
     return (
         f"batch {batch} of sink {sink!r}, lane {lane}: the replay is not what was written: {what}. Nothing more is "
         f"written. {WAY_OUT}"
+    )
+
+
+def one_task(sink: str, batch: int) -> str:
+    return (
+        f"batch {batch} of sink {sink!r} runs in several tasks, and a transaction has one writer "
+        "(`transactional.batches`): end the query with .repartition(1), before which its work is shared as ever, or "
+        "with .coalesce(1). Nothing of the batch will be seen"
+    )
+
+
+def ended_by_others(sink: str, batch: int, timeout_ms: int) -> str:
+    return (
+        f"the transaction of batch {batch} of sink {sink!r} was ended by others: another attempt or another driver "
+        f"began one, or it took longer than `kafka.transaction.timeout.ms` = {timeout_ms}"
     )
 
 

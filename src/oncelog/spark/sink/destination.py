@@ -46,8 +46,10 @@ class Destination:
 
     async def new_lane(self, topic: str, count: int | None) -> SavedProducer:
         """A saved producer under a fresh identity, that has written nothing to this topic."""
-        pid, epoch, _ = await kafka_pid(self._brokers)
-        topics = {topic: await self._begin(Identity(pid, epoch), topic, count)}
+        return await self.lane_of(await kafka_pid(self._brokers), topic, count)
+
+    async def lane_of(self, identity: Identity, topic: str, count: int | None = None) -> SavedProducer:
+        topics = {topic: await self._begin(Identity(identity.pid, identity.generation), topic, count)}
         return SavedProducer(
             cluster_id=self._brokers.metadata.cluster_id or "",
             made_at_ms=int(wall_s() * 1000),

@@ -36,23 +36,32 @@ class StreamWriter(DataSourceStreamArrowWriter):
         settle()  # Spark asks for a writer once a batch, in a worker that does nothing else
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
-        from oncelog.spark.sink.lane_writer import write_lane
+        from oncelog.spark.sink.lane_writer import LaneWriter, write_lane
+        from oncelog.spark.sink.transactional_lane import TransactionalLane
 
+        kind = TransactionalLane if self._options.transactional_batches else LaneWriter
         try:
-            return attempt(lambda: write_lane(self._options, place_of_task(), iterator), iterator)
+            return attempt(lambda: write_lane(self._options, place_of_task(), iterator, kind), iterator)
         finally:
             settle()
 
     def commit(self, messages: list[Any], batchId: int) -> None:
         from oncelog.spark.sink.driver import commit_batch
+        from oncelog.spark.sink.transactional_driver import commit_transaction
 
+        commit = commit_transaction if self._options.transactional_batches else commit_batch
         try:
-            commit_batch(self._options, lanes_of(messages), batchId)
+            commit(self._options, lanes_of(messages), batchId)
         finally:
             settle()
 
     def abort(self, messages: list[Any], batchId: int) -> None:
-        """Nothing is taken back: what was written stands in its slots, and the next run of the batch finds it."""
+        """Nothing is taken back: what was written stands in its slots, and the next run of the batch finds it. But a
+        transaction is over, so that readers need not wait for its time to end."""
+        from oncelog.spark.sink.transactional_driver import abort_transaction
+
+        if self._options.transactional_batches:
+            abort_transaction(self._options, [each.lane for each in messages if each is not None])
 
 
 def place_of_task() -> LanePlace:

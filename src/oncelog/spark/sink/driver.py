@@ -40,7 +40,7 @@ def commit_batch(
     options: SinkOptions, messages: Sequence[LaneMessage | None], batch: int, connected: Cluster | None = None
 ) -> None:
     """Raises where the batch cannot be called written; then Spark does not commit it either."""
-    lanes = _checked(messages, batch)
+    lanes = checked_messages(messages, batch)
     sink, query = lanes[0].sink, lanes[0].query
     reached(milestones.COMMITTING, sink=sink, batch=batch)
     connected = connected or cluster(lane_properties(options))
@@ -48,7 +48,7 @@ def commit_batch(
         standing = read_on(connected, sink, batch=batch, back=1) or Standing()
         committing = _Committing(connected.log(sink), connected.destination, standing, lanes, batch)
         connected.run(committing.commit(query, options))
-        _warn_of_old(connected, lanes)
+        warn_of_old(connected, lanes)
     except TopicGone as gone:
         raise SinkRefused(topic_gone(options, sink, batch, gone.what)) from gone
     except KafkaException as failure:
@@ -57,7 +57,7 @@ def commit_batch(
     reached(milestones.COMMITTED, sink=sink, batch=batch)
 
 
-def _warn_of_old(connected: Cluster, lanes: Sequence[LaneMessage]) -> None:
+def warn_of_old(connected: Cluster, lanes: Sequence[LaneMessage]) -> None:
     """Once for each topic and process: nothing is wrong with the batch, but with what becomes of it."""
     oldest_ms: dict[str, int] = {}
     for lane in lanes:
@@ -70,7 +70,7 @@ def _warn_of_old(connected: Cluster, lanes: Sequence[LaneMessage]) -> None:
             _log.warning(soon_gone(topic, kept, f"the rows of sink {lanes[0].sink!r}", "written"))
 
 
-def _checked(messages: Sequence[LaneMessage | None], batch: int) -> list[LaneMessage]:
+def checked_messages(messages: Sequence[LaneMessage | None], batch: int) -> list[LaneMessage]:
     lanes = [message for message in messages if message is not None]
     if not lanes or len(lanes) < len(messages):
         raise SinkRefused(NO_MESSAGE.format(batch=batch))

@@ -67,6 +67,7 @@ class SinkClaim:
     query: str
     first_batch: int
     nonce: str
+    in_transactions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +159,18 @@ def decode(value: bytes) -> tuple[str, Content | None]:
 
 
 def _written_owner(claim: SinkClaim) -> Json:
-    return {"sink": claim.sink, "query": claim.query, "first_batch": claim.first_batch, "owner": claim.nonce}
+    more = {"transactions": True} if claim.in_transactions else {}
+    return {"sink": claim.sink, "query": claim.query, "first_batch": claim.first_batch, "owner": claim.nonce, **more}
 
 
 def _read_owner(fields: Json) -> SinkClaim:
-    return SinkClaim(str(fields["sink"]), str(fields["query"]), int(fields["first_batch"]), str(fields["owner"]))
+    return SinkClaim(
+        str(fields["sink"]),
+        str(fields["query"]),
+        int(fields["first_batch"]),
+        str(fields["owner"]),
+        bool(fields.get("transactions", False)),
+    )
 
 
 def _read_claim(fields: Json) -> LaneClaim:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from oncelog.client import KafkaError, KafkaException, Producer, SavedProducer
 from oncelog.client.door import ReplayDiffers
@@ -11,6 +11,9 @@ from oncelog.spark.sink.rows import Portion
 from oncelog.spark.sink.saved_lanes import together
 from oncelog.spark.sink.under_way import UnderWay
 from oncelog.waiting import result_of
+
+if TYPE_CHECKING:
+    from oncelog.client.door import TransactionName
 
 T = TypeVar("T")
 
@@ -23,9 +26,10 @@ class LaneProducer:
         self.began: SavedProducer  # what it goes on as, with what was added by `extend`
         self._under_way = UnderWay()
 
-    def start(self, saved: SavedProducer, *, is_fresh: bool) -> None:
+    def start(self, saved: SavedProducer, *, is_fresh: bool, transaction: "TransactionName | None" = None) -> None:
         """Go on as this lane, and no other any more. It is asked what was written since, unless that is nothing."""
-        self._run(self._producer.saving.resume(saved, is_fresh=is_fresh, is_anew=True))
+        resuming = self._producer.saving.resume(saved, is_fresh=is_fresh, is_anew=True, transaction=transaction)
+        self._run(resuming)
         self.began = saved
         self._under_way = UnderWay()
 

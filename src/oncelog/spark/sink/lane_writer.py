@@ -41,9 +41,14 @@ LAST_LOOK_S: Final = LAG_S + 3.0  # only after that time is a topic believed to 
 _GIVEN_UP: Final = (KafkaError._MSG_TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID)
 
 
-def write_lane(options: SinkOptions, place: LanePlace, iterator: Iterable[pa.RecordBatch]) -> LaneMessage:
+def write_lane(
+    options: SinkOptions,
+    place: LanePlace,
+    iterator: Iterable[pa.RecordBatch],
+    kind: "type[LaneWriter] | None" = None,
+) -> LaneMessage:
     """Write a task's rows. Raises where they cannot be written, or would not be what an earlier attempt wrote."""
-    with LaneWriter(options, place) as lane:
+    with (kind or LaneWriter)(options, place) as lane:
         for batch in iterator:
             lane.write(batch)
         return lane.finish()
@@ -156,13 +161,21 @@ class LaneWriter:
         doing = self._decide()
         if doing is Doing.BEGIN:
             run(topic.check_config())
-            run(self._claims.sink(self.sink))
+            run(self._claims.sink(self.sink, in_transactions=self._options.transactional_batches))
             doing = self._decide()
         return doing
 
     def _decide(self) -> Doing:
         place = self._place
-        return decide(self._standing, self.sink, place.query, place.batch, self._options.first_batch)
+        options = self._options
+        return decide(
+            self._standing,
+            self.sink,
+            place.query,
+            place.batch,
+            options.first_batch,
+            in_transactions=options.transactional_batches,
+        )
 
     def _check_due(self) -> None:
         """What was read meanwhile may say that another driver has saved the batch."""

@@ -11,7 +11,15 @@ from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from oncelog.client import SavedProducer
-from oncelog.client.door import Brokers, LoopThread, ProducerSettings, producer_settings
+from oncelog.client.door import (
+    Brokers,
+    LoopThread,
+    ProducerSettings,
+    Transaction,
+    TransactionName,
+    begin_transaction,
+    producer_settings,
+)
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state_topic import StateTopic, state_topic
@@ -54,6 +62,15 @@ class Cluster:
     def log(self, sink: str) -> StateTopic:
         return state_topic(self._brokers, sink, self.patience_ms)
 
+    # --- transactions
+
+    def begin(self, transactional_id: str, timeout_ms: int) -> TransactionName:
+        """All who began before with this id are over."""
+        return self.run(begin_transaction(self._brokers, transactional_id, timeout_ms, self.patience_ms / 1000))
+
+    def transaction(self, name: TransactionName) -> Transaction:
+        return Transaction(self._brokers, name, self.patience_ms / 1000)
+
     # --- producers
 
     def producer(self, saved: SavedProducer) -> "LaneProducer":
@@ -93,8 +110,11 @@ class Cluster:
             self._standings.pop(sink, None)
 
 
-def read_on(connected: Cluster, sink: str, *, batch: int | None = None, back: int = 0) -> Standing | None:
-    """What stands in the sink's topic now; None where there is no such topic. `batch`: the one that is to be run."""
+def read_on(
+    connected: Cluster, sink: str, *, batch: int | None = None, back: int = 0, to_end: bool = False
+) -> Standing | None:
+    """What stands in the sink's topic now; None where there is no such topic. `batch`: the one that is to be run.
+    `to_end`: for who appends nothing before he believes it."""
     topic, known = connected.log(sink), connected.standing(sink)
     if known is None and not connected.run(topic.exists()):
         return None
@@ -105,6 +125,8 @@ def read_on(connected: Cluster, sink: str, *, batch: int | None = None, back: in
         # Somebody has saved more. A leader that has just become one shows less than there is to who reads on; to who
         # begins at the end it does not tell an end that it cannot vouch for.
         standing = connected.run(topic.read(None, back=back))
+    if to_end:
+        standing = connected.run(topic.read_to_end(standing))
     connected.remember(sink, standing)
     return standing
 

@@ -1,0 +1,90 @@
+"""What the driver does with a batch that is a transaction, when its task has ended well: it writes down, in the same
+transaction, that the batch is written, and commits it. Whichever of the two a reader sees, he sees both."""
+
+import secrets
+from collections.abc import Sequence
+
+from oncelog.client import KafkaException, SavedProducer
+from oncelog.client.door import TransactionName
+from oncelog.clock import wall_s
+from oncelog.spark.options import SinkOptions
+from oncelog.spark.sink import milestones
+from oncelog.spark.sink.checking import lane_properties, transaction_timeout_ms
+from oncelog.spark.sink.deciding import Doing, decide, ended_by_others
+from oncelog.spark.sink.driver import checked_messages, warn_of_old
+from oncelog.spark.sink.errors import SinkRefused
+from oncelog.spark.sink.lane import STATE, LaneMessage, SinkState, encode, key_of, topic_of
+from oncelog.spark.sink.milestones import reached
+from oncelog.spark.sink.saved_lanes import identity_of
+from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.transactional_lane import ENDED
+from oncelog.spark.sink.warm import Cluster, cluster, read_on
+
+
+def commit_transaction(
+    options: SinkOptions, messages: Sequence[LaneMessage | None], batch: int, connected: Cluster | None = None
+) -> None:
+    """Raises where the batch is not known to be committed; then Spark does not commit it either, and the next run finds
+    out whether it is."""
+    lanes = checked_messages(messages, batch)
+    sink = lanes[0].sink
+    reached(milestones.COMMITTING, sink=sink, batch=batch)
+    connected = connected or cluster(lane_properties(options))
+    try:
+        _commit(options, connected, lanes, batch)
+    except KafkaException as failure:
+        words = failure.error.str()
+        if failure.error.code() in ENDED:
+            words = f"{ended_by_others(sink, batch, transaction_timeout_ms(options))}: {words}"
+        raise SinkRefused(f"batch {batch} of sink {sink!r} is not known to be committed: {words}") from failure
+    warn_of_old(connected, lanes)
+    reached(milestones.COMMITTED, sink=sink, batch=batch)
+
+
+def _commit(options: SinkOptions, connected: Cluster, lanes: Sequence[LaneMessage], batch: int) -> None:
+    sink = lanes[0].sink
+    name = _transaction_of(lanes)
+    if name is None:  # a batch without rows: one who had written some may have been about to commit them
+        name = connected.begin(topic_of(sink), transaction_timeout_ms(options))
+    standing = read_on(connected, sink, batch=batch, back=1, to_end=True) or Standing()
+    doing = decide(standing, sink, lanes[0].query, batch, options.first_batch, in_transactions=True)
+    if doing is Doing.BEGIN or standing.owner is None:
+        raise SinkRefused(f"the state of sink {sink!r} was lost while batch {batch} was written")
+    if doing is Doing.WRITE:
+        state = SinkState(
+            claim=standing.owner,
+            batch=batch,
+            lane_count=len(lanes),
+            lanes={},
+            previous_offset=max(standing.state_offset, 0),
+            nonce=secrets.token_hex(8),
+            made_at_ms=int(wall_s() * 1000),
+        )
+        pairs = [(key_of(STATE, batch, state.nonce), encode(STATE, state))]
+        transaction = connected.transaction(name)
+        removed = [(old, None) for old in standing.outlived(batch)]
+        connected.run(connected.log(sink).append_in(transaction, [*pairs, *removed]))
+        reached(milestones.BEFORE_SAVE, sink=sink, batch=batch)
+        connected.run(transaction.end(commits=True))
+    reached(milestones.SAVED, sink=sink, batch=batch)
+
+
+def _transaction_of(lanes: Sequence[LaneMessage]) -> TransactionName | None:
+    written = [lane for lane in lanes if lane.producer is not None]
+    if not written:
+        return None
+    (lane,) = written
+    return TransactionName(topic_of(lane.sink), identity_of(SavedProducer.from_json(lane.producer or {})))
+
+
+def abort_transaction(
+    options: SinkOptions, lanes: Sequence[LaneMessage | None], connected: Cluster | None = None
+) -> None:
+    """As far as is known which it is, and somebody answers: else its time ends it."""
+    sink = next((lane.sink for lane in lanes if lane is not None), options.sink_name)
+    if sink is None:
+        return
+    try:
+        (connected or cluster(lane_properties(options))).begin(topic_of(sink), transaction_timeout_ms(options))
+    except KafkaException:
+        pass

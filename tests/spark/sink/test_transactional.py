@@ -1,0 +1,141 @@
+"""`transactional.batches` on both servers, driven as Spark drives it and by Spark."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.spark.options import BadOption, sink_options
+from oncelog.spark.sealed.sealing import sealed
+from oncelog.spark.sink.errors import MayPass, SinkRefused
+from oncelog.spark.sink.lane import LaneMessage, LanePlace
+from oncelog.spark.sink.lane_writer import write_lane
+from oncelog.spark.sink.transactional_driver import abort_transaction, commit_transaction
+from oncelog.spark.sink.transactional_lane import TransactionalLane
+from tests.peers.committed import all_committed
+from tests.peers.server_process import ServerProcess
+from tests.spark.sink.queries import Query
+from tests.spark.sink.support import Rows, Sink, cut, make_topic, numbers, values_of
+
+PARTITIONS = 4
+both = pytest.mark.parametrize("server", ["oncelog", "kafka"], indirect=True)  # both in `./dev test`
+
+
+class TransactionalSink(Sink):
+    def __init__(self, server: ServerProcess, topic: str, **options: str) -> None:
+        super().__init__(server, topic, transactional_batches="true", kafka_transaction_timeout_ms="600000", **options)
+        self.topic, self.servers = topic, server.bootstrap_servers
+
+    def begin(self, batch: int, rows: Rows, lane: int = 0) -> LaneMessage:
+        """A task, up to its end."""
+        return write_lane(self.options, LanePlace(self.query, batch, lane), cut(rows, 100), TransactionalLane)
+
+    def commit(self, batch: int, messages: Sequence[LaneMessage | None]) -> None:
+        commit_transaction(self.options, messages, batch)
+
+    def write(self, batch: int, rows: Rows) -> None:
+        self.commit(batch, [self.begin(batch, rows)])
+
+    def seen(self) -> list[bytes]:
+        return sorted(each.value() or b"" for each in all_committed(self.servers, self.topic, PARTITIONS))
+
+
+@pytest.fixture
+def sink(server: ServerProcess, topic: str) -> TransactionalSink:
+    make_topic(server, topic, PARTITIONS)
+    return TransactionalSink(server, topic)
+
+
+@both
+def test_a_batch_is_seen_when_it_is_committed_and_not_before(sink: TransactionalSink) -> None:
+    first, second = numbers(0, 1000), numbers(1000, 1500)
+    message = sink.begin(0, first)
+    assert sink.seen() == []
+    sink.commit(0, [message])
+    assert sink.seen() == values_of(first)
+    sink.write(1, second)
+    sink.write(2, [])
+    sink.write(3, numbers(1500, 1501))
+    assert sink.seen() == values_of(numbers(0, 1501))
+
+
+@both
+def test_what_a_run_left_half_written_is_gone_and_the_next_may_yield_other_rows(sink: TransactionalSink) -> None:
+    sink.begin(0, numbers(0, 300))
+    sink.write(0, numbers(500, 700))
+    assert sink.seen() == values_of(numbers(500, 700))
+    sink.write(0, numbers(900, 950))  # run again, because Spark does not know
+    assert sink.seen() == values_of(numbers(500, 700))
+    sink.write(1, numbers(0, 10))
+    assert sink.seen() == values_of(numbers(500, 700), numbers(0, 10))
+
+
+@both
+def test_who_was_fenced_neither_writes_nor_commits(sink: TransactionalSink) -> None:
+    with TransactionalLane(sink.options, LanePlace(sink.query, 0, 0)) as former:
+        (first, *rest) = cut(numbers(0, 300), 100)
+        former.write(first)
+        late = sink.begin(0, numbers(300, 600))
+        message = sink.begin(0, numbers(600, 900))
+        with pytest.raises(MayPass, match=r"ended by others.*kafka.transaction.timeout.ms"):
+            for each in rest:
+                former.write(each)
+            former.finish()
+    with pytest.raises(SinkRefused, match="ended by others"):
+        sink.commit(0, [late])
+    sink.commit(0, [message])
+    assert sink.seen() == values_of(numbers(600, 900))
+
+
+def test_an_aborted_batch_keeps_no_reader_waiting(sink: TransactionalSink) -> None:
+    message = sink.begin(0, numbers(0, 100))
+    abort_transaction(sink.options, [message])
+    with pytest.raises(SinkRefused, match="ended by others"):
+        sink.commit(0, [message])
+    sink.write(0, numbers(0, 50))
+    assert sink.seen() == values_of(numbers(0, 50))
+
+
+def test_rows_of_a_second_task_are_refused(sink: TransactionalSink) -> None:
+    idle = sink.begin(0, [], lane=1)
+    with pytest.raises(SinkRefused, match=r"repartition\(1\)"):
+        sink.begin(0, numbers(0, 10), lane=1)
+    sink.commit(0, [sink.begin(0, numbers(0, 10)), idle])
+    assert sink.seen() == values_of(numbers(0, 10))
+
+
+def test_a_sink_stays_of_its_kind(sink: TransactionalSink, server: ServerProcess, topic: str) -> None:
+    sink.write(0, numbers(0, 10))
+    direct = Sink(server, topic)
+    with pytest.raises(SinkRefused, match=r"writes transactions, and is to write rows by rows"):
+        direct.run(1, [numbers(10, 20)])
+    other = Sink(server, topic, sink_name=f"{topic}-direct")
+    other.run(0, [numbers(20, 30)])
+    with pytest.raises(SinkRefused, match=r"writes rows by rows, and is to write transactions"):
+        TransactionalSink(server, topic, sink_name=f"{topic}-direct").write(1, numbers(30, 40))
+
+
+def test_only_a_stream_of_the_direct_sink_takes_it(tmp_path: Path) -> None:
+    given = {"kafka.bootstrap.servers": "nowhere:1", "topic": "t", "transactional.batches": "true"}
+    with pytest.raises(BadOption, match="belongs to writeStream"):
+        sink_options(given, is_streaming=False)
+    with pytest.raises(BadOption, match="needs no files"):
+        sealed(tmp_path, **given)
+
+
+@both
+def test_a_query_that_does_not_repeat_writes_each_batch_once(
+    spark: Any, server: ServerProcess, topic: str, tmp_path: Path
+) -> None:
+    make_topic(server, topic, PARTITIONS)
+    job = Query(spark, server, tmp_path / "query", topic=topic, transactional_batches="true")
+    job.frame = lambda frame: frame.repartition(1).selectExpr("uuid() AS key", "CAST(value AS BINARY) AS value")
+    job.add(*range(100))
+    job.add(*range(100, 150))
+    job.run()
+    job.forget_commit(1)
+    job.add(*range(150, 200))
+    job.run()
+    found = all_committed(server.bootstrap_servers, topic, PARTITIONS)
+    assert sorted(int(each.value() or b"") for each in found) == list(range(200))
