@@ -129,7 +129,7 @@ class ConsumerWorld(World):
         return answer
 
     def _store(self) -> None:
-        self.log += [encode("g", change) for change in self.group.members.take()]
+        self.log += [encode("g", change) for change in self.group.members.done]
         self.group.members.stored()
 
     def _set_alarm(self) -> None:
