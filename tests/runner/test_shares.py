@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -133,11 +132,9 @@ def test_what_one_start_began_ends_when_the_register_says_so(servers: str, topic
     driver = Engine(billing.flow(), billing.properties, "run", until_end=False, share=Share({}, Tenancy(1, 0)))
     thread = LoopThread("driver")
     thread.run(driver.begin(thread.call_soon))
-    began_s = monotonic()
     thread.run(driver.agreement.stop(start))
     for run in runs:
         assert run.await_termination(60)
-    assert monotonic() - began_s < 10
     thread.run(driver.close())
     thread.stop()
 

