@@ -22,6 +22,7 @@ from oncelog.client.types import OFFSET_STORED, TopicPartition
 from oncelog.embedded import Server
 from tests.client.consumer.conftest import MakeConsumer
 from tests.client.consumer.reading import PATIENCE_S, beginning, take, write
+from tests.client.inside import driver_of
 from tests.client.net.fake_broker import CLOSE, Asked, FakeBroker
 from tests.raw import RawConnection
 from tests.waiting import until
@@ -300,7 +301,7 @@ def test_a_cluster_that_refuses_to_know_us_is_told_in_the_place_of_records(
     async def refuse(_: object) -> None:
         raise KafkaException(refusal)
 
-    consumer._driver.operations.core.brokers.refresh = refuse  # type: ignore[method-assign,assignment]
+    driver_of(consumer).operations.core.brokers.refresh = refuse  # type: ignore[method-assign,assignment]
     consumer.assign(beginning(topic))
     told = consumer.poll(PATIENCE_S)
     assert told is not None

@@ -17,6 +17,7 @@ from oncelog.client.types import OFFSET_INVALID, TopicPartition
 from oncelog.embedded import Server
 from tests.client.consumer.conftest import MakeConsumer
 from tests.client.consumer.reading import PATIENCE_S, beginning, take, values, write
+from tests.client.inside import driver_of
 from tests.raw import RawConnection
 from tests.raw.topics import new_topic
 from tests.waiting import until
@@ -91,7 +92,7 @@ def test_callbacks_are_served_between_the_records_of_one_block(
     seen: list[str] = []
     consumer = make_consumer(group_id=group, on_commit=lambda error, partitions: seen.append("committed"))
     consumer.assign(beginning(written))
-    calls = consumer._driver.operations.core.calls
+    calls = driver_of(consumer).operations.core.calls
     for message in consumer:
         seen.append(str(message.offset()))
         if len(seen) == 3:
@@ -214,10 +215,10 @@ def test_what_was_given_back_while_a_commit_was_tried_again_is_left_to_its_new_o
         return dict.fromkeys(offsets, code)
 
     monkeypatch.setattr("oncelog.client.groups.commits.commit_offsets", commit)
-    core = consumer._driver.operations.core
+    core = driver_of(consumer).operations.core
     core.group = Rebalanced()  # type: ignore[assignment]
     kept, gone = (written, 0), (written, 1)
-    codes = consumer._driver.run(core.commit({kept: ToCommit(7), gone: ToCommit(7)}))
+    codes = driver_of(consumer).run(core.commit({kept: ToCommit(7), gone: ToCommit(7)}))
     core.group = None
     assert attempts == [(5, [kept, gone]), (6, [kept])]
     assert codes == {kept: 0, gone: KafkaError.ILLEGAL_GENERATION}
@@ -228,7 +229,7 @@ def test_what_a_call_has_collected_is_the_applications_before_anything_is_given_
 ) -> None:
     consumer = make_consumer(group_id=group)
     consumer.assign(beginning(written))
-    operations = consumer._driver.operations
+    operations = driver_of(consumer).operations
     given_back: list[dict[Any, Any]] = []
 
     async def give_back() -> None:
@@ -239,7 +240,7 @@ def test_what_a_call_has_collected_is_the_applications_before_anything_is_given_
 
     def rebalance() -> None:
         until(lambda: operations.is_waiting and (100, 0) in operations.delivery.handed().values(), "all collected")
-        consumer._driver.run(call())
+        driver_of(consumer).run(call())
 
     rebalancing = threading.Thread(target=rebalance)
     rebalancing.start()

@@ -13,6 +13,7 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.types import OFFSET_BEGINNING, OFFSET_INVALID, TopicPartition
 from tests.client.consumer.conftest import MakeConsumer
 from tests.client.consumer.reading import PATIENCE_S, take, values, write
+from tests.client.inside import driver_of
 from tests.raw import RawConnection
 from tests.raw.topics import new_topic
 from tests.waiting import until
@@ -200,7 +201,7 @@ def test_an_application_that_does_not_poll_loses_its_partitions_and_gets_them_ba
     consumer = make_consumer(group_id=group, max_poll_interval_ms=600, session_timeout_ms=600, heartbeat_interval_ms=50)
     consumer.subscribe([topic], on_lost=lambda _, partitions: lost.extend(each.partition for each in partitions))
     take(consumer, 5)
-    calls = consumer._driver.operations.core.calls
+    calls = driver_of(consumer).operations.core.calls
     until(lambda: bool(calls), "the group to take the partitions from a consumer that does not poll")
     poll_until([consumer], lambda: bool(lost), "the loss to be told")
     assert sorted(lost) == [0, 1, 2, 3]
@@ -213,7 +214,7 @@ def test_who_has_lost_its_partitions_commits_nothing_over_what_their_new_owner_d
     consumer = make_consumer(group_id=group, max_poll_interval_ms=600, session_timeout_ms=600, heartbeat_interval_ms=50)
     consumer.subscribe([topic])
     (message,) = take(consumer, 1)
-    calls = consumer._driver.operations.core.calls
+    calls = driver_of(consumer).operations.core.calls
     until(lambda: bool(calls), "the group to take the partitions from a consumer that does not poll")
     for what in ({"message": message}, {"offsets": [TopicPartition(topic, message.partition(), 1)]}, {}):
         with pytest.raises(KafkaException) as refused:

@@ -6,6 +6,7 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.types import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, TopicPartition
 from tests.client.consumer.conftest import MakeConsumer
 from tests.client.consumer.reading import PATIENCE_S, beginning, take, values, write
+from tests.client.inside import driver_of
 from tests.raw import RawConnection, Rec
 from tests.raw.topics import new_topic
 from tests.waiting import until
@@ -47,7 +48,7 @@ def test_a_seek_discards_what_was_fetched_ahead(written: str, make_consumer: Mak
     consumer.assign(beginning(written))
     take(consumer, 30)
     for offset in (200, 7, 7, 100, 0):
-        until(lambda: consumer._driver.operations.core.engine.has_events, "something to be fetched ahead")
+        until(lambda: driver_of(consumer).operations.core.engine.has_events, "something to be fetched ahead")
         consumer.seek(TopicPartition(written, 0, offset))
         assert offset_of(consumer, written) == offset
         assert take(consumer, 1)[0].offset() == offset

@@ -7,6 +7,7 @@ from oncelog.client.errors import KafkaError
 from oncelog.client.types import OFFSET_BEGINNING, TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TopicPartition
 from tests.client.consumer.conftest import MakeConsumer
 from tests.client.consumer.reading import PATIENCE_S, beginning, take, values, write
+from tests.client.inside import driver_of
 from tests.raw import CODECS, RawConnection, Rec
 from tests.raw.topics import new_topic
 
@@ -126,7 +127,7 @@ def test_the_queue_stays_within_its_bound_and_everything_comes(
         write(raw, topic, [bytes([at]) * 5_000])
     consumer = make_consumer(queued_max_messages_kbytes=20, fetch_message_max_bytes=6_000)
     consumer.assign(beginning(topic))
-    fetcher = consumer._driver.operations.core.engine.fetcher
+    fetcher = driver_of(consumer).operations.core.engine.fetcher
     most_bytes, found = 0, []
     for message in consumer:
         most_bytes = max(most_bytes, fetcher.queued_bytes)

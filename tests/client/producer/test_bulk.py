@@ -12,6 +12,7 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.producer import arguments, bulk
 from oncelog.client.producer.producer import Producer
 from oncelog.embedded import Server
+from tests.client.inside import engine_of
 from tests.client.producer.conftest import MakeProducer
 from tests.client.producer.stored import Heard, stored
 from tests.raw import RawConnection
@@ -138,7 +139,7 @@ def most_bytes_taken(producer: Producer, topic: str) -> int:
             budget.take_bulk(size_bytes, messages)
             most = max(most, budget.size_bytes)
 
-    producer._engine.budget = Watched()  # type: ignore[assignment]
+    engine_of(producer).budget = Watched()  # type: ignore[assignment]
     sent = producer.send(topic, pa.table({"value": pa.array([b"x" * 1000] * 20_000, pa.binary())}))
     assert sent.result(60)[0].record_count == 20_000
     return most

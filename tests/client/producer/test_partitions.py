@@ -8,6 +8,7 @@ from oncelog.client.errors import KafkaError
 from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.producer import Producer
 from oncelog.slots import Place
+from tests.client.inside import engine_of, thread_of
 from tests.client.net.fake_broker import Answer, Asked, FakeBroker
 from tests.client.producer.conftest import MakeProducer
 from tests.raw import RawConnection
@@ -20,13 +21,13 @@ PATIENCE_S = 20
 def turns_of(producer: Producer) -> list[None]:
     """One entry for each turn of its engine from here on."""
     turns: list[None] = []
-    real = producer._engine._act
+    real = engine_of(producer)._act
 
     def counted(now_ms: int) -> None:
         turns.append(None)
         real(now_ms)
 
-    producer._engine._act = counted  # type: ignore[method-assign]
+    engine_of(producer)._act = counted  # type: ignore[method-assign]
     return turns
 
 
@@ -38,20 +39,20 @@ def test_what_is_produced_while_the_engine_holds_waits_without_a_turn_and_goes_t
     producer = make_producer(linger_ms=0)
     producer.produce(topic, b"before")
     assert producer.flush(PATIENCE_S) == 0
-    engine, place = producer._engine, Place(topic, 0)
-    producer._thread.run(asyncio.sleep(0))
-    producer._thread.call_soon(engine.hold, True)
-    producer._thread.run(asyncio.sleep(0))
+    engine, place = engine_of(producer), Place(topic, 0)
+    thread_of(producer).run(asyncio.sleep(0))
+    thread_of(producer).call_soon(engine.hold, True)
+    thread_of(producer).run(asyncio.sleep(0))
     producer.produce(topic, b"held", on_delivery=lambda error, _: delivered.append(error))
     until(lambda: bool(engine.closing.made), "it is in a batch")
     assert engine.is_idle(place), "what is held back does not count"
     turns = turns_of(producer)
     for _ in range(100):
-        producer._thread.run(asyncio.sleep(0))
+        thread_of(producer).run(asyncio.sleep(0))
     assert len(turns) < 10, "a batch that may not go does not keep the loop busy"
     assert raw.offset_at(topic, 0, -1).offset == 1
     assert not engine.sender.backlog(place)
-    producer._thread.call_soon(engine.hold, False)
+    thread_of(producer).call_soon(engine.hold, False)
     assert producer.flush(PATIENCE_S) == 0
     assert delivered == [None]
     assert raw.offset_at(topic, 0, -1).offset == 2
@@ -62,14 +63,14 @@ def test_what_is_held_back_is_given_up_by_a_purge_as_all_else(raw: RawConnection
     producer = make_producer(linger_ms=0)
     producer.produce(topic, b"before")
     assert producer.flush(PATIENCE_S) == 0
-    producer._thread.call_soon(producer._engine.hold, True)
-    producer._thread.run(asyncio.sleep(0))
+    thread_of(producer).call_soon(engine_of(producer).hold, True)
+    thread_of(producer).run(asyncio.sleep(0))
     producer.produce(topic, b"held", on_delivery=lambda error, _: codes.append(error.code() if error else 0))
-    until(lambda: bool(producer._engine.closing.made), "it is in a batch")
+    until(lambda: bool(engine_of(producer).closing.made), "it is in a batch")
     producer.purge()
     producer.poll(0)
     assert codes == [KafkaError._PURGE_QUEUE]
-    producer._thread.call_soon(producer._engine.hold, False)
+    thread_of(producer).call_soon(engine_of(producer).hold, False)
 
 
 async def test_a_topic_made_anew_with_fewer_partitions_loses_those_that_are_gone() -> None:
@@ -84,17 +85,17 @@ async def test_a_topic_made_anew_with_fewer_partitions_loses_those_that_are_gone
             await broker.until(lambda: bool(broker.asked_for("produce")))
             held = await producer.produce("t", b"held", partition=0)
             topic["count"] = 2  # a broker that lags behind
-            await producer._engine.brokers.refresh(["t"])
-            producer._engine.wake()
+            await engine_of(producer).brokers.refresh(["t"])
+            engine_of(producer).wake()
             await asyncio.sleep(0)
-            assert len(producer._engine.topic("t").partitions) == 3
+            assert len(engine_of(producer).topic("t").partitions) == 3
             topic.update(id=UUID(int=2), count=1)
-            await producer._engine.brokers.refresh(["t"])
-            producer._engine.wake()
+            await engine_of(producer).brokers.refresh(["t"])
+            engine_of(producer).wake()
             error = await told(flying)
             assert (error.code(), error.maybe_stored()) == (KafkaError._UNKNOWN_PARTITION, True)
             assert not held.done(), "its partition is there"
-            assert len(producer._engine.topic("t").partitions) == 1
+            assert len(engine_of(producer).topic("t").partitions) == 1
             broker.answers["produce"] = lambda asked: answered(asked, 0)
             await asyncio.wait_for(held, PATIENCE_S)
             await asyncio.wait_for(await producer.produce("t", b"key", key=b"anything"), PATIENCE_S)

@@ -10,6 +10,7 @@ import pytest
 
 from oncelog.embedded import Server
 from oncelog.records.codecs import GZIP
+from tests.client.inside import engine_of
 from tests.client.producer.conftest import MakeProducer
 from tests.client.producer.stored import Heard, stored
 from tests.raw import RawConnection
@@ -129,7 +130,7 @@ def test_the_compression_level_is_the_settings(make_producer: MakeProducer, topi
     sizes = []
     for level in (0, 9):
         producer = make_producer(compression_type="gzip", compression_level=level, linger_ms=1000)
-        with patch.object(producer._engine.sender, "add", wraps=producer._engine.sender.add) as add:
+        with patch.object(engine_of(producer).sender, "add", wraps=engine_of(producer).sender.add) as add:
             if is_bulk:
                 producer.send(topic, pa.table({"value": pa.array(values, pa.binary())}))
             else:

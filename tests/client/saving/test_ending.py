@@ -9,6 +9,7 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.producer.producer import Producer
 from oncelog.client.saving import SavedProducer
 from oncelog.embedded import Server
+from tests.client.inside import engine_of
 from tests.client.producer.stored import Heard
 from tests.raw import RawConnection
 
@@ -74,7 +75,7 @@ def test_what_is_being_compared_at_the_end_is_reported(start: Callable[..., Prod
 
 def test_a_batch_in_doubt_at_the_end_is_reported_as_maybe_stored(start: Callable[..., Producer], out: str) -> None:
     producer, told = start(), Heard()
-    engine = producer._engine
+    engine = engine_of(producer)
     check = engine.saving._replays.check
 
     async def never(*arguments: Any, **more: Any) -> int:
