@@ -49,7 +49,7 @@ async def three(folder: Path) -> tuple[Three, TreeCluster, TreeCluster]:
 async def test_who_asks_waits_until_the_missed_one_leads_nothing(tmp_path: Path) -> None:
     _, one, _ = await three(tmp_path)
     one.miss(2)
-    asked = asyncio.ensure_future(one.settled())
+    asked = asyncio.ensure_future(one.until_nobody_is_missed())
     for leaders in ((2, 3), (2,), (1, 2)):
         one.miss_only(iter(leaders))
         await asyncio.wait([asked], timeout=2 * tree_cluster.SEEN_S)
@@ -65,10 +65,10 @@ async def test_nobody_waits_for_long_nor_for_a_broker_that_is_not_up(
     monkeypatch.setattr(tree_cluster, "MISSED_S", 0.05)
     async with asyncio.timeout(30):
         one.miss(9)
-        await one.settled()
+        await one.until_nobody_is_missed()
         one.miss(2)
         one.miss(2)  # its other connection
-        await one.settled()
+        await one.until_nobody_is_missed()
         one.miss_only(iter((1, 3)))
 
 

@@ -91,7 +91,7 @@ class ShortWayAgainstTheLongOne(RuleBasedStateMachine):
 
     @rule()
     def a_chunk_ends(self) -> None:
-        self.quick.settle_many()
+        self.quick.pass_on_many()
         assert len(self.quick.run.batches) < MOST_UNSETTLED
 
     @rule(pid=PIDS, generation=GENERATIONS)

@@ -285,7 +285,7 @@ async def test_keys_are_read_at_first_and_from_time_to_time(issuer: Issuer, thre
     assert reads.count == 1
     clock.advance(1)
     await signed.check(issuer.token("one"))
-    await signed.settled()
+    await signed.until_read()
     assert reads.count == 2
 
 
@@ -311,7 +311,7 @@ async def test_keys_that_cannot_be_read_again_still_count(issuer: Issuer, thread
     issuer.file.write_text("no JSON")
     clock.advance(REFRESH_MS)
     await signed.check(issuer.token("one"))
-    await signed.settled()
+    await signed.until_read()
     await signed.check(issuer.token("one"))
     assert reads.count == 2
 

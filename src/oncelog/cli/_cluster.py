@@ -29,12 +29,12 @@ class Cluster:
     def metadata(self) -> ClusterMetadata:
         return self.admin.list_topics(timeout=self._timeout_s)
 
-    def settle(self, is_settled: Callable[[ClusterMetadata], bool]) -> None:
+    def wait_until(self, is_so: Callable[[ClusterMetadata], bool]) -> None:
         """Brokers hear of a change a moment after the controller has made it, and the next command is to find it. It
         was made in any case, so this gives up without a word."""
         give_up_s = monotonic_s() + self._timeout_s
         pause = Event()
-        while not is_settled(self.metadata()) and monotonic_s() < give_up_s:
+        while not is_so(self.metadata()) and monotonic_s() < give_up_s:
             pause.wait(PAUSE_S)
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicMetadata]:

@@ -160,11 +160,11 @@ def elect(to: Connecting, form: str, names: tuple[str, ...], indexes: tuple[int,
         each_outcome({f"{each.topic}-{each.partition}": future for each, future in futures.items()})
         held = sorted((each.topic, each.partition) for each, future in futures.items() if future.result())
 
-        def is_settled(now: Any) -> bool:
+        def are_elected(now: Any) -> bool:
             known = (now.topics[topic].partitions[index] for topic, index in held if topic in now.topics)
             return all(each.leader == each.replicas[0] for each in known)
 
-        cluster.settle(is_settled)
+        cluster.wait_until(are_elected)
         leaders = cluster.leaders(held)
     rows = [{"topic": place[0], "partition": place[1], "leader": leaders[place]} for place in held]
     emit(form, rows, rows, ["topic", "partition", "leader"])

@@ -150,11 +150,11 @@ def create(
         cluster.metadata()
         wanted = [NewTopic(name, partitions or -1, replicas or -1, config=settings) for name in dict.fromkeys(names)]
         each_outcome(cluster.admin.create_topics(wanted), KafkaError.TOPIC_ALREADY_EXISTS if may_exist else None)
-        cluster.settle(lambda now: all(_is_ready(now.topics.get(name)) for name in names))
+        cluster.wait_until(lambda now: all(_is_ready(now.topics.get(name)) for name in names))
 
 
 def _is_ready(topic: "TopicMetadata | None", partitions: int = 1) -> bool:
-    """Whether it has so many partitions, and leaders for all."""
+    """Whether it has that number of partitions, and leaders for all."""
     if topic is None or len(topic.partitions) < partitions:
         return False
     return all(each.leader >= 0 for each in topic.partitions.values())
@@ -175,7 +175,7 @@ def delete(to: Connecting, may_lack: bool, names: tuple[str, ...]) -> None:
             cluster.topics(names)
         futures = cluster.admin.delete_topics(list(dict.fromkeys(names)))
         each_outcome(futures, KafkaError.UNKNOWN_TOPIC_OR_PART if may_lack else None)
-        cluster.settle(lambda now: not any(name in now.topics for name in names))
+        cluster.wait_until(lambda now: not any(name in now.topics for name in names))
 
 
 @command.command()
@@ -205,7 +205,7 @@ def alter(
             each_outcome({each.name: future for each, future in futures.items()})
         if partitions is not None:
             each_outcome(cluster.admin.create_partitions([NewPartitions(name, partitions) for name in known]))
-            cluster.settle(lambda now: all(_is_ready(now.topics.get(name), partitions) for name in known))
+            cluster.wait_until(lambda now: all(_is_ready(now.topics.get(name), partitions) for name in known))
 
 
 @command.command()

@@ -153,7 +153,7 @@ class FileCluster:
             lock.release()
             raise
 
-    async def settled(self) -> None:
+    async def until_nobody_is_missed(self) -> None:
         """There are no others."""
 
     async def forget(self, node_id: int) -> None:

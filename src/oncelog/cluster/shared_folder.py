@@ -88,7 +88,7 @@ class SharedFolder:
                 self._check_room(_definition(path, stored))
         self._staged.append(writes)
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         staged, self._staged = self._staged, []
         await asyncio.get_running_loop().run_in_executor(self._threads, self._write, staged)
 
@@ -156,7 +156,7 @@ class SharedFolder:
     def _write_document(self, kind: Kind, stored: Stored) -> None:
         now = self._clock.now()
         self._metadata.put_document(kind, documents.decode(kind, stored.node.value), now)
-        at_once(self._metadata.settling(now))
+        at_once(self._metadata.making_durable(now))
 
     def _write_topic(self, path: str, stored: Stored | None) -> None:
         folders, metadata, now = self._folders, self._metadata, self._clock.now()
@@ -175,7 +175,7 @@ class SharedFolder:
                 self._disk.mkdir(folders.path(definition.name, index))
             folders.sync()
             metadata.put(definition, now)
-        at_once(metadata.settling(now))
+        at_once(metadata.making_durable(now))
 
 
 def _definition(path: str, stored: Stored) -> Definition:

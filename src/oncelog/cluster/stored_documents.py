@@ -47,7 +47,7 @@ def _change_in_log(folder: str, kind: Kind, change: Change) -> Document:
         if changed != metadata.documents[kind]:
             now = clock.now()
             metadata.put_document(kind, changed, now)
-            at_once(metadata.settling(now))
+            at_once(metadata.making_durable(now))
         return changed
 
 

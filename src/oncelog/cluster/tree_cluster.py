@@ -213,7 +213,7 @@ class TreeCluster:
         if not self._missed:
             self._all_are_there.set()
 
-    async def settled(self) -> None:
+    async def until_nobody_is_missed(self) -> None:
         await asyncio.sleep(SEEN_S)
         await self._all_are_there.wait()
 

@@ -230,12 +230,12 @@ class _Connection:
         def may_be_done() -> bool:
             return server.is_live(session) and server.clock.now().monotonic_ms < deadline_ms
 
-        def settled(answer: "asyncio.Future[None]") -> None:
+        def answered(answer: "asyncio.Future[None]") -> None:
             self._room.release()
             self._write(_outcome(number, answer))
 
         await self._room.acquire()
-        self._store.change(changes, session, may_be_done).add_done_callback(settled)
+        self._store.change(changes, session, may_be_done).add_done_callback(answered)
 
     # What it is told unasked
 

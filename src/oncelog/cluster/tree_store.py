@@ -53,7 +53,7 @@ class _Asked(NamedTuple):
 
 
 class Kept(Protocol):
-    """Where nodes are on the disk. Nothing is asked of it while it settles."""
+    """Where nodes are on the disk. Nothing is asked of it while it flushes."""
 
     @property
     def failure(self) -> str:
@@ -65,10 +65,10 @@ class Kept(Protocol):
         ...
 
     def stage(self, writes: Writes) -> None:
-        """To be written by the next `settle`. Raises `TreeError` for what it cannot keep."""
+        """To be written by the next `flush`. Raises `TreeError` for what it cannot keep."""
         ...
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Returns when the disk has it. Raises LogStorageError and OSError."""
         ...
 
@@ -131,7 +131,7 @@ class TreeStore:
             while self._asked:
                 group, self._asked = self._asked, []
                 try:
-                    await self._settle(group)
+                    await self._change_all(group)
                 except (LogStorageError, OSError) as error:
                     logger.error("what brokers agree on cannot be changed: %s", error)
                     _fail(group, Unsure(f"the tree cannot be stored: {error}"))
@@ -142,14 +142,14 @@ class TreeStore:
         finally:
             self._work = None
 
-    async def _settle(self, group: list[_Asked]) -> None:
+    async def _change_all(self, group: list[_Asked]) -> None:
         if self.failure:
             raise LogStorageError(self.failure)
         writes: dict[str, Stored | None] = {}
         try:
             answers = [(asked, self._stage(asked, writes)) for asked in group]
             if writes:
-                await self._kept.settle()
+                await self._kept.flush()
         except (LogStorageError, OSError):
             self._newest.write({path: self.nodes.get(path) for path in writes})
             self.failure = self._kept.failure
@@ -210,8 +210,8 @@ class _LogOfNodes:
         batch = build_batch(records, timestamp_ms=now.wall_ms)
         self._log.stage(batch, read_header(batch), now)
 
-    async def settle(self) -> None:
-        """Whoever goes on after a flush that failed would build on what may be lost."""
+    async def flush(self) -> None:
+        """A change behind a flush that failed would build on what may be lost."""
         loop = asyncio.get_running_loop()
         self._log.commit()
         while True:

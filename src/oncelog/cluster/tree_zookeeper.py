@@ -279,7 +279,7 @@ class _Session:
         if self._current() != self._number:
             self._client._queue.clear()
             raise Unsure(_LOST)
-        asked.rawlink(lambda result: self._loop.call_soon_threadsafe(_settle, answer, result))
+        asked.rawlink(lambda result: self._loop.call_soon_threadsafe(_set, answer, result))
         try:
             return await answer
         except (NoNodeError, NodeExistsError, BadVersionError):
@@ -368,7 +368,7 @@ class _Session:
         task.add_done_callback(_without_answer)
 
 
-def _settle(answer: "asyncio.Future[Any]", result: Any) -> None:
+def _set(answer: "asyncio.Future[Any]", result: Any) -> None:
     if answer.done():
         return
     if result.exception is None:

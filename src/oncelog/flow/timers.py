@@ -60,14 +60,14 @@ class Timers:
         self.first_ms: float = inf  # the next one
         self._last: list[bytes] = []  # a heap
         self._runs: list[tuple[bytes, int, Run]] = []  # a heap of how they begin, and of numbers that differ
-        self._settled = 0
+        self._begun = 0
 
     def push(self, time_ms: int, key: bytes) -> None:
         heappush(self._last, written(time_ms, key))
         if time_ms < self.first_ms:
             self.first_ms = time_ms
         if len(self._last) > RUN:
-            self._settle()
+            self._begin_run()
 
     @property
     def first(self) -> Timer | None:
@@ -91,10 +91,10 @@ class Timers:
             return self._runs[0][0]
         return self._last[0] if self._last else None
 
-    def _settle(self) -> None:
+    def _begin_run(self) -> None:
         run, self._last = Run(self._last), []
-        self._settled += 1
-        heappush(self._runs, (run.first, self._settled, run))
+        self._begun += 1
+        heappush(self._runs, (run.first, self._begun, run))
 
     def _take(self) -> None:
         """Of the first run. What is left of one goes back before few keep a large piece."""
@@ -107,4 +107,4 @@ class Timers:
         self._last.extend(run.rest())
         heapify(self._last)
         if len(self._last) > RUN:
-            self._settle()
+            self._begin_run()

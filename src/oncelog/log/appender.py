@@ -160,7 +160,7 @@ class Appender:
         staged = self._staged
         if not staged:
             return
-        self._producers.settle_many()
+        self._producers.pass_on_many()
         active, size_bytes = self._segments.active, self._staged_bytes
         position = active.size_bytes
         if self._trouble:

@@ -1,4 +1,4 @@
-"""How far behind the recovery points may be: at most so many bytes, all partitions of a data folder together.
+"""How far behind the recovery points may be: at most a limit in bytes, all partitions of a data folder together.
 
 After a kill only the bytes behind the recovery points are looked at, so this bound is what makes a start fast however
 large the log is. Each partition keeps its own point, in its newest snapshot; what is shared is the count.
@@ -58,9 +58,9 @@ class Checkpointer:
     def unregister(self, log: Flushable) -> None:
         if log in self._logs:
             self._logs.remove(log)
-            log.behind.settle()
+            log.behind.hand_over()
 
-    def settled(self, size_bytes: int) -> None:
+    def handed_over(self, size_bytes: int) -> None:
         self.behind_bytes -= size_bytes
 
     def begin(self, now: Now, *, everything: bool = False) -> "Checkpoint":
@@ -79,7 +79,7 @@ class Checkpointer:
                 round_.plans.append(log.begin_flush(now))
             except (OSError, LogStorageError) as error:
                 logger.warning("the recovery point of %s stays where it is: %s", log.folder, error)
-            log.behind.settle()
+            log.behind.hand_over()
             yield None
         return round_
 
@@ -128,9 +128,9 @@ class Behind:
         if checkpointer.behind_bytes >= checkpointer.forced_bytes:
             checkpointer.force(now)
 
-    def settle(self) -> None:
+    def hand_over(self) -> None:
         """They are a flush's business from here on."""
-        self._checkpointer.settled(self.size_bytes)
+        self._checkpointer.handed_over(self.size_bytes)
         self.size_bytes = 0
 
 

@@ -94,5 +94,5 @@ class Parts:
     def begin_checkpoint(self, now: Now) -> Callable[[], None]:
         """The same, of which the answer is what waits for the disk, on any thread."""
         plan = self.flusher.begin(now)
-        self.behind.settle()
+        self.behind.hand_over()
         return partial(self.checkpointer.run, plan)

@@ -103,7 +103,7 @@ class ProducerMap:
         return detail if decision is Decision.TRIM else 0
 
     def _judgement(self, pid: int, generation: int, first_sequence: int, record_count: int, now: Now) -> Judgement:
-        self.run.settle()
+        self.run.pass_on()
         if pid >= FIRST_KAFKA_PID:
             return self._kafka.judge(pid, generation, first_sequence, record_count, now)
         return self._leased.judge(pid, generation, first_sequence, record_count, now) if pid > 0 else APPEND
@@ -144,7 +144,7 @@ class ProducerMap:
             if pid <= 0:
                 return False
             kind = self._kafka if pid >= FIRST_KAFKA_PID else self._leased
-            run.settle()
+            run.pass_on()
             row = kind.next_row(pid, generation, first_sequence)
             if row < 0:
                 return False
@@ -153,16 +153,16 @@ class ProducerMap:
         run.batches.append((first_sequence, record_count, base_offset, timestamp_ms, now))
         return True
 
-    def settle_many(self) -> None:
+    def pass_on_many(self) -> None:
         """Called after some batches, so that what `accept_next` puts off stays little. Nobody sees a difference."""
         if len(self.run.batches) >= MOST_UNSETTLED:
-            self.run.settle()
+            self.run.pass_on()
 
     # In transactions, where all pids are Kafka's
 
     def judge_in_transaction(self, pid: int, epoch: int, first_sequence: int, record_count: int, now: Now) -> Judgement:
         """The same of a batch that belongs to a transaction."""
-        self.run.settle()
+        self.run.pass_on()
         judgement = self._kafka.judge_in_transaction(pid, epoch, first_sequence, record_count, now)
         if judgement[0] is not Decision.APPEND:
             self._count(judgement[0])
@@ -170,7 +170,7 @@ class ProducerMap:
 
     def judge_unsequenced(self, pid: int, epoch: int, now: Now) -> Decision:
         """Of a batch that a coordinator writes for a transaction: it has no sequences."""
-        self.run.settle()
+        self.run.pass_on()
         return self._kafka.judge_unsequenced(pid, epoch, now)
 
     def may_write_in_transaction(self, pid: int, epoch: int) -> bool:
@@ -185,7 +185,7 @@ class ProducerMap:
         """APPEND, FENCED, COORDINATOR_FENCED, or UNKNOWN_PRODUCER: no other pid is ever in a transaction."""
         if pid < FIRST_KAFKA_PID:
             return Decision.UNKNOWN_PRODUCER
-        self.run.settle()
+        self.run.pass_on()
         return self._kafka.judge_marker(pid, epoch, coordinator_epoch, is_newer=is_newer)
 
     def accept_in_transaction(
@@ -218,7 +218,7 @@ class ProducerMap:
         """Whether a control batch may raise the pid's generation: APPEND, FENCED or UNKNOWN_PRODUCER."""
         if not 0 < pid < FIRST_KAFKA_PID:
             return Decision.UNKNOWN_PRODUCER
-        self.run.settle()
+        self.run.pass_on()
         decision = self._leased.judge_fence(pid, generation, now)
         if decision is not Decision.APPEND:
             self._count(decision)
@@ -232,7 +232,7 @@ class ProducerMap:
 
     def highwater(self, pid: int) -> tuple[int, int] | None:
         """(generation, last sequence); the latter is -1 for a producer that was only fenced here so far."""
-        self.run.settle()
+        self.run.pass_on()
         known = self._kafka.known(pid) if pid >= FIRST_KAFKA_PID else self._leased.known(pid)
         return (known[0], known[1]) if known is not None else None
 
@@ -246,7 +246,7 @@ class ProducerMap:
         self, kind: LeasedProducers | KafkaProducers, pids: Iterable[int], now: Now
     ) -> Iterator[LiveProducer]:
         for pid in pids:
-            self.run.settle()
+            self.run.pass_on()
             row = kind.row(pid)
             if row >= 0:
                 yield _live(kind, pid, row, now)
@@ -256,14 +256,14 @@ class ProducerMap:
         return frozenset(chain(self._leased.pids(), self._kafka.pids()))
 
     def newest(self, now: Now, most: int) -> list[LiveProducer]:
-        """So many of each kind, the newest first, without a look at the others; some may have expired. Nothing
+        """`most` of each kind, the newest first, without a look at the others; some may have expired. Nothing
         changes."""
-        self.run.settle()
+        self.run.pass_on()
         kinds = (self._leased, self._kafka)
         return [_live(kind, pid, row, now) for kind in kinds for pid, row in islice(kind.newest_rows(), most)]
 
     def sampled_leases(self, now: Now, most: int) -> list[tuple[int, int]]:
-        """(pid, lease left in ms) of so many leased producers, evenly spread over the ring, oldest pid first."""
+        """(pid, lease left in ms) of `most` leased producers, evenly spread over the ring, oldest pid first."""
         return [(pid, self._leased.lease_left_ms(row, now)) for pid, row in self._leased.sampled_rows(most)]
 
     @property
@@ -306,7 +306,7 @@ class ProducerMap:
 
     def encode(self, now: Now, *, blind: bool = False) -> bytes:
         """`blind`: who wrote here before now is not known, but for those who are in it."""
-        self.run.settle()
+        self.run.pass_on()
         blind_ms = now.monotonic_ms if blind else self._leased.blind_ms
         kept = self.transactions.kept()
         return snapshot.encode(self._leased, self._kafka, self._leased.floor, blind_ms, now, kept)

@@ -2,8 +2,8 @@
 
 The rules call a batch with the next sequence of the current generation APPEND (see `next_row` of the two kinds). While
 one producer goes on and nobody else is asked about, that takes one comparison here, and its entry learns of all the
-batches at once. Everything that looks at the map or changes it settles the run first (`ProducerMap`), so that nothing
-else can see that the entry lags behind.
+batches at once. Everything that looks at the map or changes it has the run pass them on first (`ProducerMap`), so that
+nothing else can see that the entry lags behind.
 """
 
 from typing import Protocol
@@ -48,7 +48,7 @@ class Run:
         """Whether a batch is the one that comes next."""
         return first_sequence == self.next_sequence and pid == self.pid and generation == self.generation
 
-    def settle(self) -> None:
+    def pass_on(self) -> None:
         """The entry learns of the batches; the run goes on."""
         batches = self.batches
         if batches:
@@ -59,7 +59,7 @@ class Run:
 
     def end(self) -> None:
         """Before the map is changed in any other way: the row may become somebody else's."""
-        self.settle()
+        self.pass_on()
         self.pid = NOBODY
 
     def drop(self) -> None:

@@ -2,7 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
-__all__ = ["ErrorCode", "KafkaError", "Unsettled"]
+__all__ = ["ErrorCode", "KafkaError", "MayNotBeDurable"]
 
 
 class KafkaError(Exception):
@@ -17,5 +17,5 @@ class KafkaError(Exception):
         return f"KafkaError({self.code.name}, {self.message!r})"
 
 
-class Unsettled(KafkaError):
+class MayNotBeDurable(KafkaError):
     """The change is made, here and in the log, but the disk would not say that it will survive a power failure."""

@@ -17,7 +17,7 @@ from oncelog.log.partition import PartitionLog
 from oncelog.log.steps import Steps, at_once
 from oncelog.producers import ProducerMap
 from oncelog.security.documents import Change, Kind, TooMuch
-from oncelog.server.errors import ErrorCode, KafkaError, Unsettled
+from oncelog.server.errors import ErrorCode, KafkaError, MayNotBeDurable
 from oncelog.server.folders import METADATA_ID, Folders
 from oncelog.server.metadata_log import DamagedMetadata, Definition, MetadataLog
 from oncelog.server.names import METADATA_TOPIC
@@ -90,7 +90,7 @@ class LocalTopics(Topics):
         with self._holding(name, count):
             topic.partitions = yield from self._making(topic, range(count), lambda: definition, now)
             try:
-                yield from self._metadata.settling(now)
+                yield from self._metadata.making_durable(now)
             finally:
                 self._register(topic)
                 self._apply_configs(topic)  # the server's settings may have changed while it was made
@@ -100,19 +100,19 @@ class LocalTopics(Topics):
         self.check_delete(topic)
         definition = self._metadata.definitions[topic.name]
         with self._holding(topic.name, len(topic.partitions)):
-            unsettled: Unsettled | None = None
+            in_doubt: MayNotBeDurable | None = None
             self._metadata.put(definition.deleting(), now)
             self._withdraw(topic)
             try:
-                yield from self._metadata.settling(now)
-            except Unsettled as doubt:
-                unsettled = doubt
+                yield from self._metadata.making_durable(now)
+            except MayNotBeDurable as doubt:
+                in_doubt = doubt
             for partition in topic.open_partitions:
                 yield from partition.log.abandoning()
                 partition.wake()
                 yield None
-            if unsettled is not None:  # a start may find the topic, and must find its files then
-                raise unsettled
+            if in_doubt is not None:  # a start may find the topic, and must find its files then
+                raise in_doubt
             yield from self._finish_deletion(definition, now)
             yield from forgetting
 
@@ -130,7 +130,7 @@ class LocalTopics(Topics):
         with self._holding(topic.name, len(indexes)):
             added = yield from self._making(topic, indexes, grown, now)
             try:
-                yield from self._metadata.settling(now)
+                yield from self._metadata.making_durable(now)
             finally:
                 if self._by_name.get(topic.name) is topic:
                     topic.partitions.extend(added)
@@ -150,7 +150,7 @@ class LocalTopics(Topics):
         self._metadata.put(replace(self._metadata.definitions[topic.name], configs=own), now)
         topic.configs = own
         self._apply_configs(topic)
-        yield from self._metadata.settling(now)
+        yield from self._metadata.making_durable(now)
 
     def altering_broker_configs(self, configs: Mapping[str, str], now: Now) -> Steps[None]:
         self._metadata.put_broker_configs(configs, now)
@@ -159,7 +159,7 @@ class LocalTopics(Topics):
         for topic in self.all():
             self._apply_configs(topic)
             yield None
-        yield from self._metadata.settling(now)
+        yield from self._metadata.making_durable(now)
 
     @property
     def where_documents_are(self) -> str:
@@ -174,7 +174,7 @@ class LocalTopics(Topics):
         except TooMuch as refusal:
             raise KafkaError(ErrorCode.policy_violation, str(refusal)) from refusal
         self.see_document(kind, changed)
-        yield from self._metadata.settling(now)
+        yield from self._metadata.making_durable(now)
 
     # Below: one step each
 
@@ -235,7 +235,7 @@ class LocalTopics(Topics):
                 yield partial(self._folders.mark_deleted, definition.name, some)
             yield self._folders.sync
             self._metadata.forget(definition.name, now)
-            yield from self._metadata.settling(now)
+            yield from self._metadata.making_durable(now)
         except (OSError, KafkaError) as error:
             logger.warning("files of the deleted topic %s stay until the next start: %s", definition.name, error)
 

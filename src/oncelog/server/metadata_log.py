@@ -25,7 +25,7 @@ from oncelog.records.header import read_header
 from oncelog.records.read import Record
 from oncelog.security import documents
 from oncelog.security.documents import Document, Kind
-from oncelog.server.errors import ErrorCode, KafkaError, Unsettled
+from oncelog.server.errors import ErrorCode, KafkaError, MayNotBeDurable
 from oncelog.server.replay import records_in
 
 _TOPIC_PREFIX = "topic:"
@@ -82,7 +82,7 @@ class MetadataLog:
         """Raises TooMuch."""
         self._write_encoded(kind, documents.encode(kind, document), now)
 
-    def settling(self, now: Now) -> Steps[None]:
+    def making_durable(self, now: Now) -> Steps[None]:
         """Until the disk has what was written."""
         try:
             yield self.log.flush
@@ -90,7 +90,9 @@ class MetadataLog:
             # and cut off every topic behind it.
             yield self.log.begin_checkpoint(now)
         except (LogStorageError, OSError) as refusal:
-            raise Unsettled(ErrorCode.kafka_storage_error, f"the change may not be durable: {refusal}") from refusal
+            raise MayNotBeDurable(
+                ErrorCode.kafka_storage_error, f"the change may not be durable: {refusal}"
+            ) from refusal
 
     def _write(self, key: str, value: dict[str, Any] | None, now: Now) -> None:
         encoded = None if value is None else json.dumps(value, separators=(",", ":"), sort_keys=True).encode()

@@ -24,8 +24,8 @@ NO_MEMBERS: Final[Mapping[int, Member]] = {}
 
 
 class Cluster(Grants, Protocol):
-    """Who this server is among its peers, and what only one of them may do. Whoever granted a leased pid, it knows by
-    when (`may_be_new`)."""
+    """Who this server is among its peers, and what only one of them may do. Whichever of them granted a leased pid, it
+    knows by when (`may_be_new`)."""
 
     @property
     def cluster_id(self) -> str:
@@ -50,7 +50,7 @@ class Cluster(Grants, Protocol):
         """Those that were up some seconds ago, and did not say that they would end."""
         ...
 
-    async def settled(self) -> None:
+    async def until_nobody_is_missed(self) -> None:
         """Returns once nobody is missed whose place others are about to take; soon in any case."""
         ...
 
@@ -87,7 +87,7 @@ class Cluster(Grants, Protocol):
         ...
 
     async def reserve_pids(self, kind: PidKind, count: int) -> Block:
-        """So many pids in a row that nobody else has got or will get. Durable when it returns, which takes its time.
+        """`count` pids in a row that nobody else has got or will get. Durable when it returns, which takes its time.
 
         Raises `ClusterStorageError` when that cannot be promised; nothing is reserved then, or nobody will get it.
         """

@@ -168,11 +168,11 @@ def _pairs_that_clash(settings: Settings) -> list[tuple[bool, str]]:
 
 def _weaker(stronger: Mapping[str, str], layer: Mapping[str, str]) -> dict[str, str]:
     """What of a weaker layer still counts."""
-    settled = set(stronger)
+    taken = set(stronger)
     for family in FAMILIES:
-        if settled & set(family):
-            settled |= set(family)
-    return {name: text for name, text in layer.items() if name not in settled}
+        if taken & set(family):
+            taken |= set(family)
+    return {name: text for name, text in layer.items() if name not in taken}
 
 
 def _known(where: str, layer: Mapping[str, str], problems: list[str]) -> dict[str, str]:

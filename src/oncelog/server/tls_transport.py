@@ -1,7 +1,7 @@
 """TLS between a socket's transport and a connection: a protocol to the one, and to the other the transport.
 
 asyncio and uvloop have the same, without the bounds that a server needs whom nobody knows yet: theirs keep 256 KB for
-each connection, encrypt an answer of any size at once, and then tell of none of it that it has not left. Here what
+each connection, encrypt an answer of any size at once, and then say of none of it that it has not left. Here what
 arrives lies in a buffer of all connections until it is decrypted into the receiver's own; an answer is encrypted in
 pieces, as the client takes them; and a handshake, of which a step takes up to a millisecond of the processor, goes on
 in turns with all other work, as does what arrives in very many records. Who is not done with the handshake is a
@@ -127,7 +127,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                 self._turns.wait(self._step)
             else:
                 self._step()
-        self._settle_reading()
+        self._pause_or_resume()
 
     def eof_received(self) -> bool:
         return False
@@ -160,7 +160,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._ssl.do_handshake()
         except ssl.SSLWantReadError:
             self._below.write(self._outgoing.read())
-            self._settle_reading()
+            self._pause_or_resume()
         except (ssl.SSLError, ValueError) as error:
             self._below.write(self._outgoing.read())  # why, for the client
             self._fail(why_failed(error))
@@ -225,7 +225,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._is_decrypting = False
         self._kept = b"" if self._is_closing else bytes(self._encrypted)
         self._encrypted = NOTHING
-        self._settle_reading()
+        self._pause_or_resume()
 
     def _fill(self, established: ssl.SSLObject, buffer: memoryview) -> int:
         """How many bytes went into the buffer. It is not kept: its owner may want to make it larger."""
@@ -274,7 +274,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def pause_reading(self) -> None:
         self._is_read_paused = True
-        self._settle_reading()
+        self._pause_or_resume()
 
     def resume_reading(self) -> None:
         self._is_read_paused = False
@@ -286,7 +286,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             kept, self._kept = self._kept, b""
             self._decrypt(memoryview(kept))
 
-    def _settle_reading(self) -> None:
+    def _pause_or_resume(self) -> None:
         """Nothing more is taken in while what was taken in waits."""
         is_paused = self._is_read_paused or bool(self._kept)
         if is_paused != self._is_below_paused and not self._is_gone and not self._below.is_closing():

@@ -106,7 +106,7 @@ class SignedTokens:
         self._good.move_to_end(digest)
         return bearer
 
-    async def settled(self) -> None:
+    async def until_read(self) -> None:
         """What is being read is there."""
         if self._reading is not None:
             await self._reading

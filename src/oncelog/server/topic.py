@@ -71,7 +71,7 @@ class Partition:
         return replica is None or replica.leader is None or replica.leader.has_enough
 
     @property
-    def is_settled(self) -> bool:
+    def is_past_earlier_leaders(self) -> bool:
         """Whether all that an earlier leader may have acknowledged is below the high watermark: until then a reader
         could be told of less than it was told before."""
         replica = self.replica

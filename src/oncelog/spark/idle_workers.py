@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, Final
 
-from oncelog.spark.worker import settle
+from oncelog.spark.worker import keep_imports
 
 _DAEMON: Final = "pyspark.daemon"
 
@@ -46,4 +46,4 @@ class _Settling:
         try:
             return self._work(*arguments)
         finally:
-            settle()
+            keep_imports()

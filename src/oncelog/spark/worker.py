@@ -11,7 +11,7 @@ import sys
 _modules_seen = 0
 
 
-def settle() -> None:
+def keep_imports() -> None:
     """At the end of a task: what has been imported by now stays. Once for each import, not for each task, so that
     garbage which a task leaves behind is still found."""
     global _modules_seen

@@ -72,7 +72,7 @@ def are_shared(ours: list[Ours], theirs: list[Theirs], partitions: int = PARTITI
     return (
         given == list(range(partitions))
         and max(sizes) - min(sizes) <= 1
-        and all(member.group.is_settled for member in ours)
+        and all(member.group.is_steady for member in ours)
     )
 
 

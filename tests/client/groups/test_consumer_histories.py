@@ -62,7 +62,7 @@ def settles(world: ConsumerWorld) -> None:
     world.loses, world.is_slow = 0.0, False
     world.run_until(world.now_ms + 2 * POLL_MS + 5 * SESSION_MS)
     living = [member for member in world.members if not member.is_dead]
-    assert all(member.machine.is_settled for member in living), world.told()
+    assert all(member.machine.is_steady for member in living), world.told()
     known = world.topics.known
     wanted = {topic for member in living for topic in wants(world, member)}
     assert set(world.owners) == {(topic, n) for topic in wanted for n in range(known[topic].partitions)}, world.told()

@@ -102,7 +102,7 @@ def settled(instance_id: str | None = None) -> Told:
     told.name(told.one(FindNames))
     told.done(Assign)
     told.hear(told.one(Beat))
-    assert told.act() == [] and told.machine.is_settled
+    assert told.act() == [] and told.machine.is_steady
     return told
 
 
@@ -111,23 +111,23 @@ def test_a_member_says_all_is_told_takes_on_and_says_that_it_did() -> None:
     first = told.one(Beat)
     assert (first.node_id, first.member_id, first.epoch) == (7, "me", 0)
     assert (first.wanted, first.owned, first.is_whole) == (Wanted(frozenset({"a"})), NOWHERE, True)
-    assert told.machine.member == Member() and not told.machine.is_settled
+    assert told.machine.member == Member() and not told.machine.is_steady
     told.answer(first, *BOTH, epoch=3)
     assert told.machine.member == Member(3, "me")
     told.name(told.one(FindNames))
     assert told.one(Assign).partitions == BOTH_NAMED
-    assert told.act() == [] and not told.machine.is_settled, "the application is waited for"
+    assert told.act() == [] and not told.machine.is_steady, "the application is waited for"
     told.machine.application_done()
     second = told.one(Beat)
     assert (second.epoch, second.wanted, second.owned) == (3, None, BOTH)
     told.answer(second, epoch=3, is_new=False)
-    assert told.act() == [] and told.machine.is_settled and told.machine.owned == BOTH_NAMED
+    assert told.act() == [] and told.machine.is_steady and told.machine.owned == BOTH_NAMED
 
 
 def test_who_is_given_nothing_is_settled_with_nothing() -> None:
     told = joining()
     told.answer(told.one(Beat))
-    assert told.act() == [] and told.machine.is_settled and told.machine.owned == frozenset()
+    assert told.act() == [] and told.machine.is_steady and told.machine.owned == frozenset()
 
 
 def test_a_settled_member_is_heard_of_as_often_as_the_coordinator_says_and_says_nothing_new() -> None:
@@ -249,7 +249,7 @@ def test_a_coordinator_that_moved_is_found_and_told_all_and_nothing_is_given_up(
     again = told.one(Beat)
     assert (again.epoch, again.owned, again.is_whole) == (1, BOTH, True)
     told.answer(again, *BOTH)
-    assert told.act() == [] and told.machine.is_settled
+    assert told.act() == [] and told.machine.is_steady
 
 
 def test_a_coordinator_that_loads_is_asked_again() -> None:
@@ -277,7 +277,7 @@ def test_a_name_that_another_holds_is_waited_for_and_that_is_reported_once() -> 
         told.after(400)
     assert [each.error.code() for each in reports] == [KafkaError.UNRELEASED_INSTANCE_ID]
     told.answer(told.one(Beat))
-    assert told.act() == [] and told.machine.is_settled and told.machine.fatal is None
+    assert told.act() == [] and told.machine.is_steady and told.machine.fatal is None
 
 
 def test_a_member_whose_name_another_bears_by_now_ends() -> None:
@@ -306,16 +306,16 @@ def test_a_refused_commit_is_cleared_up_by_a_heartbeat_at_once(code: int) -> Non
 def test_another_subscription_is_said_at_once() -> None:
     told = settled()
     told.machine.subscribe({"b"}, told.now_ms, "^c")
-    assert not told.machine.is_settled
+    assert not told.machine.is_steady
     beat = told.one(Beat)
     assert (beat.wanted, beat.owned) == (Wanted(frozenset({"b"}), "^c"), None)
     told.machine.subscribe({"b"}, told.now_ms)
     told.hear(beat)
-    assert not told.machine.is_settled
+    assert not told.machine.is_steady
     again = told.one(Beat)
     assert again.wanted == Wanted(frozenset({"b"}))
     told.hear(again)
-    assert told.machine.is_settled
+    assert told.machine.is_steady
 
 
 def test_topics_whose_names_are_not_known_are_asked_for_again_and_the_others_taken_on() -> None:
@@ -326,7 +326,7 @@ def test_topics_whose_names_are_not_known_are_asked_for_again_and_the_others_tak
     told.machine.named(find.request_id, {A: "a"}, told.now_ms)
     assert told.done(Assign).partitions == {("a", 0)}
     told.hear(told.one(Beat))
-    assert told.act() == [] and not told.machine.is_settled
+    assert told.act() == [] and not told.machine.is_steady
     again = told.after(400).one(FindNames)
     assert again.topic_ids == {B}
     told.machine.failed(again.request_id, error_of(KafkaError._TRANSPORT), told.now_ms)

@@ -70,7 +70,7 @@ async def test_another_subscription_changes_what_is_owned(servers: str, topic: s
         one.group.subscribe([topic, f"{topic}-too"])
         await until(lambda: len(one.owned) == 8, [one])
         one.group.subscribe([f"{topic}-too"])
-        await until(lambda: {name for name, _ in one.owned} == {f"{topic}-too"} and one.group.is_settled, [one])
+        await until(lambda: {name for name, _ in one.owned} == {f"{topic}-too"} and one.group.is_steady, [one])
         one.group.subscribe([])
         await until(lambda: not one.owned, [one])
         one.group.subscribe([topic])
@@ -125,7 +125,7 @@ async def test_a_static_member_keeps_its_partitions_over_a_restart(servers: str,
             kept, told = set(first.owned), list(other.told)
         async with Ours(servers, topic, assignor, group_instance_id="one") as again:
             again.group.subscribe([topic])
-            await until(lambda: again.group.is_settled, [again, other])
+            await until(lambda: again.group.is_steady, [again, other])
             assert again.owned == kept and other.told == told
 
 
@@ -156,7 +156,7 @@ async def test_a_member_that_the_coordinator_forgot_is_told_that_it_lost_and_joi
 async def test_a_commit_that_was_refused_tells_the_member_at_once(servers: str, topic: str) -> None:
     async with Ours(servers, topic, "range", heartbeat_interval_ms=5000) as one:
         one.group.subscribe([topic])
-        await until(lambda: one.group.is_settled, [one])
+        await until(lambda: one.group.is_steady, [one])
         await remove(one)
         one.group.refused(KafkaError.UNKNOWN_MEMBER_ID, one.group.member.generation)
         await until(lambda: [what for what, _ in one.told] == ["assigned", "lost", "assigned"], [one])
@@ -182,7 +182,7 @@ async def test_a_callback_that_fails_is_told_and_the_group_goes_on(servers: str,
 
     async with Failing(servers, topic, "range") as one:
         one.group.subscribe([topic])
-        await until(lambda: one.group.is_settled, [one])
+        await until(lambda: one.group.is_steady, [one])
         assert one.errors == [KafkaError(KafkaError._APPLICATION)]
         assert "of the application" in one.errors[0].str()
 

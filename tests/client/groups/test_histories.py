@@ -58,7 +58,7 @@ def settles(world: World) -> None:
     world.loses = 0.0
     world.run_until(world.now_ms + POLL_MS + 3 * SESSION_MS)
     living = [member for member in world.members if not member.is_dead]
-    assert all(member.machine.is_settled for member in living), world.told()
+    assert all(member.machine.is_steady for member in living), world.told()
     wanted = frozenset[str]().union(*(member.topics for member in living))
     assert set(world.owners) == {place for place in ALL if place[0] in wanted}, world.told()
     for member in living:

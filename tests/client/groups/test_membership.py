@@ -83,7 +83,7 @@ class Told:
         self.synced(*places)
         assert self.act() == [Assign(frozenset(places) - self.machine.owned)]
         self.machine.application_done()
-        assert self.act() == [] and self.machine.is_settled
+        assert self.act() == [] and self.machine.is_steady
         return self
 
     def beaten(self, code: int = 0) -> None:
@@ -311,7 +311,7 @@ def test_after_a_join_that_got_no_answer_nothing_is_taken_on_before_a_heartbeat_
     told.joined()
     told.synced(*PLACES)
     beat = told.one(Heartbeat)
-    assert told.act() == [] and not told.machine.is_settled
+    assert told.act() == [] and not told.machine.is_steady
     told.machine.beaten(beat.request_id, 0, told.now_ms)
     assert told.one(Assign).partitions == PLACES
 

@@ -36,7 +36,7 @@ async def test_ours_and_librdkafkas_members_share_partitions_while_they_come_and
 async def test_a_cooperative_member_keeps_what_need_not_move(servers: str, topic: str, assignor: str) -> None:
     async with Ours(servers, topic, assignor) as first:
         first.group.subscribe([topic])
-        await until(lambda: first.group.is_settled, [first])
+        await until(lambda: first.group.is_steady, [first])
         async with Theirs(servers, topic, assignor) as second:
             await until(lambda: are_shared([first], [second]), [first])
             kept = set(first.owned)

@@ -51,5 +51,5 @@ async def a_static_member_comes_back(servers: str, topic: str, assignor: str) ->
             kept, told = set(first.owned), list(other.told)
         async with Ours(servers, topic, assignor, group_instance_id="one") as again:
             again.group.subscribe([topic])
-            await until(lambda: again.group.is_settled, [again, other])
+            await until(lambda: again.group.is_steady, [again, other])
             assert again.owned == kept and other.told == told

@@ -88,7 +88,7 @@ async def test_what_gave_up_is_not_asked_again_from_outside(turned: Turned) -> N
 
 async def test_an_unknown_topic_is_believed_unknown_once_it_had_time_to_settle(turned: Turned) -> None:
     with pytest.raises(KafkaException) as failed:
-        await ask(failing(*[UNKNOWN] * 99), Patience(10, 1, settle_s=3), clock=turned.clock)
+        await ask(failing(*[UNKNOWN] * 99), Patience(10, 1, lag_s=3), clock=turned.clock)
     assert failed.value.error == UNKNOWN
     assert turned.pauses == [1, 1, 1]
 

@@ -165,7 +165,7 @@ async def ask(broker: Broker, api_key: int, version: int, turns: Turns | None = 
         memory=Memory(-1),
         settings=house.settings,
         node_id=1,
-        cluster=SimpleNamespace(settled=lambda: asyncio.sleep(0)),
+        cluster=SimpleNamespace(until_nobody_is_missed=lambda: asyncio.sleep(0)),
         brokers=lambda listener, local_host: [(1, "one", 9092, None), (2, "two", 9093, None)],
     )
     api = apis()[api_key]

@@ -96,7 +96,7 @@ def test_a_topic_that_was_just_made_is_waited_for_as_long_as_brokers_take_to_hea
         nonlocal now_s
         now_s += pause_s
 
-    patience = Patience(total_s=60.0, settle_s=keepers.UNKNOWN_S)
+    patience = Patience(total_s=60.0, lag_s=keepers.UNKNOWN_S)
     topic = StateTopic(Busy([], []), KIND, Standing, patience, clock=Clock(lambda: now_s, sleep))
     asyncio.run(topic.create())
     assert made_s <= now_s < made_s + 2

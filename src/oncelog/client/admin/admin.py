@@ -237,7 +237,7 @@ class Admin:
         strict: bool = False,
         request_timeout: float = -1,
     ) -> "Future[dict[QuotaEntity, dict[str, float]]]":
-        """Of those with these names, by "user", "client-id" and "ip"; None is the default, `ANY_NAME` whoever has one.
+        """Of those with these names, by "user", "client-id" and "ip"; None is the default, `ANY_NAME` any.
         `strict`: of those that have no other names."""
         timeouts = self._timeouts(request_timeout)
         ask = partial(quotas.describe_client_quotas, self._brokers, dict(names or {}), timeouts, is_strict=strict)
@@ -393,7 +393,7 @@ class Admin:
                 _fail_all(futures.values(), failure)
                 raise
             for key, future in futures.items():
-                _settle(future, outcomes.get(key, _no_answer(key)))
+                _set(future, outcomes.get(key, _no_answer(key)))
 
         asyncio.run_coroutine_threadsafe(answer(), self._thread.loop)
         return futures
@@ -430,7 +430,7 @@ class Admin:
             raise KafkaException(KafkaError(KafkaError._STATE, "the admin is closed"))
 
 
-def _settle(future: "Future[Any]", outcome: object) -> None:
+def _set(future: "Future[Any]", outcome: object) -> None:
     if isinstance(outcome, BaseException):
         future.set_exception(outcome)
     else:

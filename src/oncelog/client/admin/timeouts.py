@@ -29,7 +29,7 @@ class Timeouts:
     @property
     def patience(self) -> Patience:
         """No repetition makes an unknown topic, partition or broker another: metadata were asked for it just now."""
-        return Patience(self.request_timeout_ms / 1000, settle_s=0, settling=UNKNOWN | {KafkaError._UNKNOWN_BROKER})
+        return Patience(self.request_timeout_ms / 1000, lag_s=0, lagging=UNKNOWN | {KafkaError._UNKNOWN_BROKER})
 
     @property
     def left_s(self) -> float:

@@ -151,7 +151,7 @@ class ClassicRequests:
             purpose=BEATING,
         )
         self.machine.beaten(action.request_id, int(answer.error_code), self._now_ms())
-        if self.machine.counts is not None and self.machine.is_settled:
+        if self.machine.counts is not None and self.machine.is_steady:
             self.machine.partitions_counted(self._counts())
 
     async def _leave(self, action: Leave) -> None:

@@ -291,7 +291,7 @@ class ConsumerMembership(Participant):
         return self._named(self._has)
 
     @property
-    def is_settled(self) -> bool:
+    def is_steady(self) -> bool:
         """A member with its partitions, and nothing going on."""
         return self.state is State.STABLE and self._calling is None and self._said_wanted == self._wanted
 

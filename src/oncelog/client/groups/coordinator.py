@@ -106,8 +106,8 @@ class Group:
         return self._machine.owned
 
     @property
-    def is_settled(self) -> bool:
-        return self._machine.is_settled
+    def is_steady(self) -> bool:
+        return self._machine.is_steady
 
     @property
     def coordinator(self) -> int | None:

@@ -10,7 +10,7 @@ both. What it does next follows from a few facts, looked at in this order:
     the partitions are lost                take them from the application
     a new generation is wanted             give back what may not be kept, join, (leader: share), sync
     the shares are not what is owned       take from and give to the application; then perhaps join again
-    otherwise                              settled
+    otherwise                              steady 
 
 An eager member gives everything back before it joins. A cooperative one joins with what it has, gives back what the
 shares say, and joins once more so that another may have it.
@@ -253,7 +253,7 @@ class Membership(Participant):
     # --- what is to be done
 
     @property
-    def is_settled(self) -> bool:
+    def is_steady(self) -> bool:
         """A member with its partitions, and nothing going on."""
         is_going_on = self._asked or self._calling or self._join_reason or self._shares is not None or self._is_lost
         return self.member.generation != NO_GENERATION and not is_going_on and not self._is_leaving

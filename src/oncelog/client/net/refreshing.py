@@ -86,12 +86,12 @@ class Refresher:
                 if is_last or not error.error.retriable():
                     raise
             else:
-                if not self._is_unsettled(names):
+                if not self._is_one_being_made(names):
                     return
             if not is_last:
                 await self.pause(attempt)
 
-    def _is_unsettled(self, names: Names) -> bool:
+    def _is_one_being_made(self, names: Names) -> bool:
         topics = self.metadata.topics
         named = (name for name in names or () if isinstance(name, str) and name in topics)
         return any(topics[name].error_code in self._being_made for name in named)

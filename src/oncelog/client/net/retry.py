@@ -1,7 +1,9 @@
 """Asking a cluster again while the failure passes: for how long, after which pauses, and what giving up says.
 
-This is the client's only loop that asks again. `Attempts` decides and is pure; `ask` and `ask_for_each` do what it
-says, on a clock that can be passed in. Questions for the leaders of partitions go through `leaders.py`.
+Who waits for an answer asks through here. `Attempts` decides and is pure; `ask` and `ask_for_each` do what it
+says, on a clock that can be passed in. Questions for the leaders of partitions go through `leaders.py`. What asks again
+elsewhere has nobody who waits: machines by their tables (`slots/`, `fetching/`, `groups/`), and what each question needs
+first, metadata and coordinators, a few times in a row (`refreshing.py`, `brokers.py`).
 """
 
 import asyncio
@@ -22,7 +24,7 @@ GaveUp = Callable[[KafkaError | None], KafkaException]
 PAUSE_S: Final = 0.1
 TOTAL_S: Final = 60.0
 GRACE_S: Final = 0.05  # for those that did answer in time, where another did not
-# A broker may not have heard of a topic yet: `settle_s` says for how long that is believed.
+# A broker may not have heard of a topic yet: `lag_s` says for how long that is believed.
 UNKNOWN: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
 # After these nobody knows whether the broker did what it was asked to do.
 UNANSWERED: Final = frozenset(
@@ -50,8 +52,8 @@ class Patience:
     total_s: float = TOTAL_S
     pause_s: float = PAUSE_S
     most_pause_s: float = 0.0
-    settle_s: float = inf
-    settling: frozenset[int] = UNKNOWN
+    lag_s: float = inf
+    lagging: frozenset[int] = UNKNOWN
 
     def pause_after(self, attempt: int) -> float:
         return min(self.pause_s * 2.0 ** min(attempt, 30), max(self.pause_s, self.most_pause_s))
@@ -109,13 +111,13 @@ class Attempts(Generic[Key]):
         None where there is none."""
         pause_s = self._patience.pause_after(self._count)
         self._count += 1
-        settled = now_s >= self._began_s + self._patience.settle_s
+        is_late = now_s >= self._began_s + self._patience.lag_s
         is_at_once = True
         for key in self.left:
             outcome = found.get(key, _LEFT_OUT)
             if outcome is ASK_AT_ONCE:
                 continue
-            if self._is_final(key, outcome, settled=settled):
+            if self._is_final(key, outcome, is_late=is_late):
                 is_done = _code(outcome) == self._done_already and self._done_already
                 self.outcomes[key] = None if is_done and key in self._in_doubt else outcome
                 continue
@@ -130,12 +132,12 @@ class Attempts(Generic[Key]):
             return None
         return 0.0 if is_at_once else pause_s
 
-    def _is_final(self, key: Key, outcome: object, *, settled: bool) -> bool:
+    def _is_final(self, key: Key, outcome: object, *, is_late: bool) -> bool:
         if not isinstance(outcome, KafkaException):
             return outcome is not _LEFT_OUT
         if isinstance(outcome, NoAnswer) or not passes(outcome.error):
             return True
-        return settled and outcome.error.code() in self._patience.settling
+        return is_late and outcome.error.code() in self._patience.lagging
 
     def _note(self, key: Key, outcome: object) -> None:
         if isinstance(outcome, KafkaException):

@@ -93,7 +93,7 @@ class AsyncProducer(Face):
     async def _send_rows(self, topic: str, data: Any) -> "asyncio.Future[BulkSend]":
         writer: BulkWriter = self._begin(bulk_module("bulk").BulkWriter, topic, data)
         writer.know(await self._engine.know(topic))
-        future = _settled(writer.handle)
+        future = _done(writer.handle)
         try:
             for piece in writer.pieces():
                 await self._wait_until(partial(writer.has_room, piece))
@@ -111,7 +111,7 @@ class AsyncProducer(Face):
         raw = bulk_module("raw")
         writer: RawWriter = self._begin(raw.RawWriter, topic, batches)
         writer.know(await self._engine.know(topic), partition)
-        future = _settled(writer.handle)
+        future = _done(writer.handle)
         try:
             for part in writer.parts():
                 if part is None:
@@ -162,7 +162,7 @@ class AsyncProducer(Face):
         return await self._engine.saving.save()
 
     async def close(self, timeout: float | None = None) -> None:
-        """Flush, for at most so many seconds, and end. What is then not delivered is reported as purged."""
+        """Flush, for at most that many seconds, and end. What is then not delivered is reported as purged."""
         if self._unusable is not None:
             return
         try:
@@ -225,15 +225,15 @@ class AsyncProducer(Face):
             self._engine.loop.call_soon(self._settings.stats_cb, text)
 
 
-def _settled(handle: "BulkSend") -> "asyncio.Future[BulkSend]":
+def _done(handle: "BulkSend") -> "asyncio.Future[BulkSend]":
     """Done when all its rows are."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[BulkSend] = loop.create_future()
-    handle.watch(lambda: loop.call_soon_threadsafe(_settle, future, handle))
+    handle.watch(lambda: loop.call_soon_threadsafe(_set, future, handle))
     return future
 
 
-def _settle(future: "asyncio.Future[BulkSend]", handle: "BulkSend") -> None:
+def _set(future: "asyncio.Future[BulkSend]", handle: "BulkSend") -> None:
     if future.done():
         return
     if handle.error is None:

@@ -81,7 +81,7 @@ class TopicKeeper(Generic[R]):
         failure = await self._log.create(self._kind.topic_config)
         if failure is not None and failure.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise self._kind.refused(f"topic {self.topic}, for {self._kind.what}, cannot be made: {failure.str()}")
-        await self.patiently(self._log.bounds, settle_s=inf)  # which waits until it is known everywhere, and led
+        await self.patiently(self._log.bounds, lag_s=inf)  # which waits until it is known everywhere, and led
 
     async def check_config(self) -> None:
         """That the topic keeps what is written, as far as we may know: somebody else may have made it."""
@@ -95,8 +95,8 @@ class TopicKeeper(Generic[R]):
     # --- reading
 
     async def read(self, known: R | None = None, *, back: int = 0) -> R:
-        """What stands there now. `known`, which may be changed, is what was read before. `back`: so many terms more are
-        looked at, so that what lies between is known by its keys."""
+        """What stands there now. `known`, which may be changed, is what was read before. `back`: how many more terms
+        are looked at, so that what lies between is known by its keys."""
         if known is None:
             return await self._read_anew(back)
         try:
@@ -214,10 +214,10 @@ class TopicKeeper(Generic[R]):
 
     # --- patience
 
-    async def patiently(self, question: Callable[[], Awaitable[T]], *, settle_s: float | None = None) -> T:
-        """Asked again while the failure is a passing one. `settle_s`: so long a broker may know nothing of the topic,
+    async def patiently(self, question: Callable[[], Awaitable[T]], *, lag_s: float | None = None) -> T:
+        """Asked again while the failure is a passing one. `lag_s`: so long a broker may know nothing of the topic,
         where that is not what it usually may."""
-        patience = self._patience if settle_s is None else replace(self._patience, settle_s=settle_s)
+        patience = self._patience if lag_s is None else replace(self._patience, lag_s=lag_s)
         try:
             return await ask(
                 question,
@@ -241,7 +241,7 @@ class TopicKeeper(Generic[R]):
 def topic_keeper(
     brokers: "Brokers", topic: str, kind: RegisterKind, make: Callable[[], R], patience_ms: int
 ) -> TopicKeeper[R]:
-    patience = Patience(patience_ms / 1000, PAUSE_S, settle_s=UNKNOWN_S)
+    patience = Patience(patience_ms / 1000, PAUSE_S, lag_s=UNKNOWN_S)
     return TopicKeeper(TopicLog(brokers, topic, patience), kind, make, patience)
 
 

@@ -103,7 +103,7 @@ class Book:
     def partitions(self) -> Mapping[Place, SavedPartition]:
         return {place: account.partition for place, account in self._accounts.items()}
 
-    def is_settled(self, place: Place) -> bool:
+    def is_idle(self, place: Place) -> bool:
         """Nothing of the partition is under way."""
         account = self._accounts[place]
         return account.taken == account.stored
@@ -114,7 +114,7 @@ class Book:
         self._accounts[place].taken += records
 
     def stored(self, place: Place, records: int, next_offset: int) -> list[Save]:
-        """So many more are in the log, sent or found there; the saves that are complete now."""
+        """`records` more are in the log, sent or found there; the saves that are complete now."""
         account = self._accounts[place]
         before, stored_before = account.partition, account.stored
         account.stored += records

@@ -1,4 +1,4 @@
-"""How far has an identity got? What a running producer asks when answers were lost (`sending`'s `LookUp`)."""
+"""How far has an identity got? What a running producer asks when answers were lost (`LookUp` of the slots)."""
 
 import asyncio
 from typing import TYPE_CHECKING, Final
@@ -9,15 +9,10 @@ from oncelog.client.saving.errors import CannotResume
 from oncelog.client.saving.fencing import fence
 from oncelog.client.saving.memory import remembered_or_none
 from oncelog.client.saving.read_back import stored_spans
-from oncelog.producers.sequences import (
-    NO_SEQUENCE,
-    SEQUENCE_MASK,
-    SEQUENCE_WINDOW,
-    is_newer_generation,
-    sequence_after,
-)
+from oncelog.producers.sequences import NO_SEQUENCE, is_newer_generation, sequence_after
 from oncelog.slots import HighWater, Identity, Place
 from oncelog.slots.messages import Found, LookUp, StoredSpan
+from oncelog.slots.standing import filled_since
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -74,8 +69,8 @@ def _refuse_what_may_be_stored_yet(place: Place, known: HighWater, last_sequence
     if last_sequence == NO_SEQUENCE and acknowledged < 0:
         return
     expected = sequence_after(last_sequence) if last_sequence != NO_SEQUENCE else acknowledged
-    above = (sequence_after(known.last_sequence) - expected) & SEQUENCE_MASK
-    if 0 < above < SEQUENCE_WINDOW:
+    above = filled_since(known.last_sequence, expected)
+    if above:
         message = f"{place.topic}-{place.partition}: {above} records are not below the high watermark yet"
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, message, retriable=True))
 

@@ -2,7 +2,7 @@
 
 What the application produces again is offered here by what makes batches of it; what stands there is read back by a
 task for each partition. Records behind the replay wait until all of it was equal, so a difference stops the partition
-before anything else is written to it. The same comparison settles slots whose acknowledgement was in doubt.
+before anything else is written to it. The same comparison decides about slots whose acknowledgement was in doubt.
 """
 
 import asyncio

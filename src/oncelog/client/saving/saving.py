@@ -190,7 +190,7 @@ class Saving:
             starts = await end_offsets(brokers, places, EARLIEST)
             begun = {place: opened(identity, sequence, starts[place]) for place in places}
             return await resume_partitions(brokers, begun, _wall_ms())
-        boundaries = await self._settled(places)
+        boundaries = await self._once_idle(places)
         is_leased = (await brokers.connection(None)).is_oncelog
         ends = await end_offsets(brokers, places)
         partitions = {place: stands for place in places if (stands := as_it_stands(boundaries[place]))}
@@ -199,7 +199,7 @@ class Saving:
             partitions = {place: opened(fresh, 0, ends[place]) for place in places} | partitions
         return Resumed(partitions, is_leased=is_leased, must_be_saved=True)
 
-    async def _settled(self, places: list[Place]) -> dict[Place, Boundary | None]:
+    async def _once_idle(self, places: list[Place]) -> dict[Place, Boundary | None]:
         """What was produced before is waited for."""
         self._engine.flush(+1)
         try:
@@ -313,9 +313,7 @@ class Saving:
         if now_s - self._moved_at_s < self.move_every_s:
             return
         self._moved_at_s = now_s
-        quiet = {
-            place for place in book.partitions if book.is_settled(place) and len(save.partitions[place].spans) == 1
-        }
+        quiet = {place for place in book.partitions if book.is_idle(place) and len(save.partitions[place].spans) == 1}
         found = await high_waters(self._engine.brokers, save.partitions, quiet, _wall_ms())
         for place, offset in found.items():
             save.partitions[place] = replace(save.partitions[place], next_offset=offset)

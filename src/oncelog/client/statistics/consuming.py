@@ -64,7 +64,7 @@ class Consuming:
         if group is not None:
             fields["cgrp"] = {
                 "state": "up" if group.coordinator is not None else "wait-coord",
-                "join_state": "steady" if group.is_settled else "wait-join",
+                "join_state": "steady" if group.is_steady else "wait-join",
                 "rebalance_age": int((monotonic_s() - group.rebalanced_s) * 1000),
                 "rebalance_cnt": group.rebalances,
                 "rebalance_reason": group.rebalance_reason,

@@ -96,7 +96,7 @@ async def _find(name: str, asked: Any, call: Call, how: How) -> Found:
         raise KafkaError(ErrorCode.unsupported_version)
     if how.is_debugging and asked.timestamp == LATEST:
         return -1, log.next_offset, log.leader_epoch
-    if not partition.is_settled and asked.timestamp != EARLIEST:
+    if not partition.is_past_earlier_leaders and asked.timestamp != EARLIEST:
         is_known = call.version >= NOT_AVAILABLE_SINCE
         raise KafkaError(ErrorCode.offset_not_available if is_known else ErrorCode.leader_not_available)
     if asked.timestamp == LATEST:

@@ -24,7 +24,7 @@ async def handle(request: Any, call: Call) -> Any:
     # A client asks as soon as a connection ends. librdkafka, told what was so until then, asks again after a second; it
     # loses another where the leader has changed and the one before is not listed any more in the same answer.
     cluster = call.broker.cluster
-    await cluster.settled()
+    await cluster.until_nobody_is_missed()
     return call.new(
         "MetadataResponse",
         error_code=ErrorCode.none,

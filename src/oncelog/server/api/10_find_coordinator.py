@@ -33,7 +33,7 @@ Brokers = dict[int, tuple[str, int]]  # host and port
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
     key_type = getattr(request, "key_type", GROUP)
-    await call.broker.cluster.settled()
+    await call.broker.cluster.until_nobody_is_missed()
     brokers = {node_id: (host, port) for node_id, host, port, _ in call.broker.brokers(call.listener, call.local_host)}
     if call.version < MANY_KEYS:
         return call.new("FindCoordinatorResponse", **_answer(request.key, key_type, brokers, call))

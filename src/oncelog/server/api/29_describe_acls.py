@@ -15,7 +15,7 @@ from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
 
-Place = tuple[Resource, str, Pattern]
+ResourcePattern = tuple[Resource, str, Pattern]
 
 
 @packed_aside
@@ -24,19 +24,19 @@ async def handle(request: Any, call: Call) -> Any:
     if not call.broker.access.is_asked:
         raise KafkaError(ErrorCode.security_disabled, NO_AUTHORIZER)
     found = await call.broker.turns.run(looking(filter_of(request), call))
-    by_place: dict[Place, list[Binding]] = {}
+    by_pattern: dict[ResourcePattern, list[Binding]] = {}
     for each in found:
-        by_place.setdefault((each.resource, each.name, each.pattern), []).append(each)
+        by_pattern.setdefault((each.resource, each.name, each.pattern), []).append(each)
     return call.new(
         "DescribeAclsResponse",
         error_code=ErrorCode.none,
         error_message=None,
-        resources=await call.each(by_place.items(), lambda each: _resource(*each, call)),
+        resources=await call.each(by_pattern.items(), lambda each: _resource(*each, call)),
     )
 
 
-async def _resource(place: Place, bindings: Iterable[Binding], call: Call) -> Any:
-    resource, name, pattern = place
+async def _resource(about: ResourcePattern, bindings: Iterable[Binding], call: Call) -> Any:
+    resource, name, pattern = about
     return call.new(
         "DescribeAclsResource",
         resource_type=resource,

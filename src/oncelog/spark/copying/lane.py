@@ -90,14 +90,14 @@ class Lane:
         )
 
     @property
-    def is_settled(self) -> bool:
+    def is_at_rest(self) -> bool:
         """Nothing was under way when it was written down."""
         return not self.mapping.stretches
 
     def with_mapping(self, mapping: Mapping) -> "Lane":
         return replace(self, mapping=mapping)
 
-    def settled(self) -> "Lane":
+    def at_rest(self) -> "Lane":
         return replace(self, mapping=Mapping())
 
     def opened(self) -> "Lane":

@@ -159,16 +159,16 @@ class Mover:
             for start, buffer in read_batches(reading, asked, on_loss=on_loss):
                 self._offset = max(self._offset, start)  # what lies between is gone
                 self._pass(buffer)
-                self._settle()
+                self._take_answers()
         except DataLost as lost:
             raise CopyRefused(
                 f"{lost}: they were not copied. With --skip-lost the copy goes on behind them, and says what is missing"
             ) from None
-        self._settle(everything=True)
+        self._take_answers(everything=True)
         reached(ACKNOWLEDGED, partition=order.partition, slot=self._slot)
         end_offset = max(self._offset, order.end_offset)
-        if self._records or self._found or end_offset != self._before.offset or not self._before.is_settled:
-            self._notes.write(self._lane.advanced(self._slot, end_offset, self._lane.end_offset).settled())
+        if self._records or self._found or end_offset != self._before.offset or not self._before.is_at_rest:
+            self._notes.write(self._lane.advanced(self._slot, end_offset, self._lane.end_offset).at_rest())
         return Copied(order.partition, self._records, self._size_bytes, self._found, tuple(self._lost))
 
     def _pass(self, buffer: memoryview) -> None:
@@ -192,7 +192,7 @@ class Mover:
         self._under_way.append(UnderWay(handle, self._slot, self._offset))
         if self._is_doubtful:
             lane, self._is_doubtful = self._lane, False
-            self._settle(everything=True)
+            self._take_answers(everything=True)
             check_written(self._job, lane, self._slot)
 
     # --- which records fill which slots
@@ -216,7 +216,7 @@ class Mover:
 
     # --- how far it got
 
-    def _settle(self, *, everything: bool = False) -> None:
+    def _take_answers(self, *, everything: bool = False) -> None:
         """Take note of what is acknowledged by now, or wait until all of it is."""
         lane, at = self._lane, None
         while self._under_way and (everything or self._under_way[0].handle.done()):

@@ -175,7 +175,7 @@ class Plan:
                     f"{job.source_topic}-{index} ends at offset {end}, and was copied up to {lane.offset}: what was "
                     "copied is gone from the source (an unclean leader election, or a restored disk)"
                 )
-            if end > lane.offset or not lane.is_settled:
+            if end > lane.offset or not lane.is_at_rest:
                 found.append(Order(index, end))
         return found
 

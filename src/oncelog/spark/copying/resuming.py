@@ -79,9 +79,9 @@ class _Resuming:
     def __init__(self, job: Job, lane: Lane, client: Warm) -> None:
         self.filled = lane.done
         self._job = job
-        # A lane that is settled has nothing under way; should there be something all the same, it is another copy's.
-        self._is_settled = lane.is_settled
-        self._lane = lane.opened() if lane.is_settled and not job.is_compacted else lane
+        # A lane that is at rest has nothing under way; should there be something all the same, it is another copy's.
+        self._is_at_rest = lane.is_at_rest
+        self._lane = lane.opened() if lane.is_at_rest and not job.is_compacted else lane
         self._client = client
         self._place = Place(job.destination_topic, lane.partition)
         self._is_cut = False  # retention took something of what would have to be read back
@@ -108,7 +108,7 @@ class _Resuming:
             if monotonic_s() > give_up_s:
                 raise self.refusal(f"slots {self.filled} to {lane.done + ahead} are not below the high watermark")
             Event().wait(PAUSE_S)
-        if self._is_cut and self.filled == lane.done and not self._is_settled:
+        if self._is_cut and self.filled == lane.done and not self._is_at_rest:
             raise self.refusal(
                 f"nobody can tell any more what was written from offset {lane.end_offset} on, since the log was cut"
             )

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CONFIG_MS: Final = 10_000
 LAG_S: Final = 3.0  # so long a broker may lag behind that does not know a topic
-LAGGING: Final = Patience(settle_s=LAG_S)
+LAGGING: Final = Patience(lag_s=LAG_S)
 
 
 class Destination:

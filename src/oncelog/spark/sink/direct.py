@@ -13,7 +13,7 @@ from oncelog.spark.sink.checking import check_options
 from oncelog.spark.sink.columns import check_columns
 from oncelog.spark.sink.lane import LanePlace
 from oncelog.spark.sink.written import Written, attempt, lanes_of
-from oncelog.spark.worker import settle
+from oncelog.spark.worker import keep_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +33,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise BadOption(
                 "asyncProgressTrackingEnabled cannot be used: a batch that is not written down would run twice"
             )
-        settle()  # Spark asks for a writer once a batch, in a worker that does nothing else
+        keep_imports()  # Spark asks for a writer once a batch, in a worker that does nothing else
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
         from oncelog.spark.sink.lane_writer import LaneWriter, write_lane
@@ -43,7 +43,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         try:
             return attempt(lambda: write_lane(self._options, place_of_task(), iterator, kind), iterator)
         finally:
-            settle()
+            keep_imports()
 
     def commit(self, messages: list[Any], batchId: int) -> None:
         from oncelog.spark.sink.driver import commit_batch
@@ -53,7 +53,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         try:
             commit(self._options, lanes_of(messages), batchId)
         finally:
-            settle()
+            keep_imports()
 
     def abort(self, messages: list[Any], batchId: int) -> None:
         """Nothing is taken back: what was written stands in its slots, and the next run of the batch finds it. But a

@@ -22,7 +22,7 @@ def write_plain(options: SinkOptions, iterator: Iterable[pa.RecordBatch]) -> Non
     row = 0
     under_way: deque[tuple[BulkSend, Portion]] = deque()
 
-    def settle(*, everything: bool = False) -> None:
+    def take_answers(*, everything: bool = False) -> None:
         """What has failed ends it at once: whatever came behind it would be written again by the next attempt."""
         while under_way and (everything or under_way[0][0].done()):
             handle, portion = under_way.popleft()
@@ -33,11 +33,11 @@ def write_plain(options: SinkOptions, iterator: Iterable[pa.RecordBatch]) -> Non
         for batch in iterator:
             rows = chosen(batch, columns_of(batch, options.topic))
             for portion in _divided(options, rows, row):
-                settle()
+                take_answers()
                 with _in_words(options, portion):
                     under_way.append((producer.send(portion.topic, portion.rows), portion))
             row += batch.num_rows
-        settle(everything=True)
+        take_answers(everything=True)
 
 
 def _divided(options: SinkOptions, rows: pa.RecordBatch, first_row: int) -> list[Portion]:

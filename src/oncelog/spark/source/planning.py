@@ -40,8 +40,8 @@ class Planner:
         self.servers = self._client.servers
         self._commits = None if options.group_id is None else Commits(self._client, options.group_id)
         self._patience = Patience(options.patience_ms / 1000)
-        settle_s = options.offset_retries * options.offset_retry_ms / 1000
-        self._settling = Patience(options.patience_ms / 1000, settle_s=min(settle_s, options.patience_ms / 1000))
+        lag_s = options.offset_retries * options.offset_retry_ms / 1000
+        self._lagging = Patience(options.patience_ms / 1000, lag_s=min(lag_s, options.patience_ms / 1000))
 
     def __enter__(self) -> Self:
         return self
@@ -66,7 +66,7 @@ class Planner:
         """Those that are to be read. One that was named and is not there is an error, or left out (`or_fewer`)."""
         try:
             with in_words():
-                return self._client.ask(lambda: self._partitions(or_fewer=or_fewer), self._settling)
+                return self._client.ask(lambda: self._partitions(or_fewer=or_fewer), self._lagging)
         except SourceError as failure:
             if isinstance(failure.__cause__, _Unknown):
                 raise NoSuchTopic(failure.__cause__.names, self.servers) from None
@@ -115,7 +115,7 @@ class Planner:
         while True:
             partitions = self.partitions(or_fewer=or_fewer)
             try:
-                return self.offsets(dict.fromkeys(partitions, LATEST), self._settling)
+                return self.offsets(dict.fromkeys(partitions, LATEST), self._lagging)
             except SourceError as failure:
                 cause = failure.__cause__
                 is_unknown = isinstance(cause, KafkaException) and cause.error.code() in UNKNOWN
