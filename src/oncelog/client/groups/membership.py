@@ -10,7 +10,7 @@ both. What it does next follows from a few facts, looked at in this order:
     the partitions are lost                take them from the application
     a new generation is wanted             give back what may not be kept, join, (leader: share), sync
     the shares are not what is owned       take from and give to the application; then perhaps join again
-    otherwise                              steady 
+    otherwise                              steady
 
 An eager member gives everything back before it joins. A cooperative one joins with what it has, gives back what the
 shares say, and joins once more so that another may have it.
