@@ -2,7 +2,7 @@
 
     python examples/copy_job.py --source in --destination out --group copy-in-to-out
 
-Input position and producer are saved together, in the committed offsets of a group of its own. Whoever starts with the
+Input position and producer are saved together, in the committed offsets of a group of its own. Who starts with the
 same group goes on where the last save stands: what was copied since then is produced again by this program, recognised
 in the destination, compared, and not written a second time. Two copies that run at once by mistake do no harm; one of
 them is told, and ends. Both topics need the same number of partitions, and may live on two clusters.

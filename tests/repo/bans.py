@@ -178,4 +178,12 @@ BANS = [
         where=("src/oncelog/log/*.py",),
         but_not=("src/oncelog/log/disk.py",),
     ),
+    Ban(
+        name="words that a stranger stumbles over",
+        pattern=r"(?i)\b(whoever|tells? of|so many)\b|nobody thought of",
+        instead="a noun that says who or how many: the client, the broker, `count` records, at most this many",
+        example="Whoever asks is told so many of them.",
+        where=("src/*.py", "examples/*.py", "docs/*.md", "README.md", "CONTRIBUTING.md"),
+        but_not=("docs/decisions/*",),
+    ),
 ]

@@ -92,7 +92,7 @@ class Audit:
     """`confirm` and `take` in any order; within a partition in that of the log."""
 
     def __init__(self, sent: int) -> None:
-        """At most so many, numbered from 0."""
+        """At most `sent`, numbered from 0."""
         if not 0 <= sent <= MOST_MESSAGES:
             raise ValueError(f"an audit is of 0 to {MOST_MESSAGES:,} messages, not of {sent:,}")
         self._sent = sent

@@ -14,7 +14,7 @@ from typing import Final
 WIDTH: Final = 860
 HEIGHT: Final = 220
 LEFT, RIGHT, TOP, BOTTOM = 62, 8, 14, 26
-STEPS: Final = 4  # about so many ticks at the side, and twice as many below
+STEPS: Final = 4  # about this many ticks at the side, and twice as many below
 MOST_POINTS: Final = 400
 
 Point = tuple[float, float]

@@ -45,7 +45,7 @@ SILENCE_S: Final = 180.0  # so long without a confirmation means that something 
 SAMPLE_S: Final = 0.25
 LOOK_FOR_WORK_S: Final = 0.0005
 LOOKS_FOR_WORK: Final = 400
-SETTLE_S: Final = 2.0  # without another row of a pipeline that is through: an orphan may still write
+STILL_S: Final = 2.0  # without another row of a pipeline that is through: an orphan may still write
 IN_THE_PIPELINE: Final = ORPHANS | {Target.DRIVER, Target.EXECUTOR}
 WAIT: Final = Waiting()  # never set: a wait that Ctrl-C ends
 OUR_SETTINGS: Final[Mapping[str, str]] = {"auto.create.topics.enable": "false"}
@@ -152,7 +152,7 @@ class Experiment:
             self.enter("the pipeline catches up")
             expected = self._expected()
             self._pipeline.expect(expected.confirmed)
-            while not self._pipeline.is_through() or monotonic_s() - self._moved_s < SETTLE_S:
+            while not self._pipeline.is_through() or monotonic_s() - self._moved_s < STILL_S:
                 WAIT.wait(self._pace_s)
                 self._look()
             restarts = self._pipeline.restarts

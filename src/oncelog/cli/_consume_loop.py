@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 Place = tuple[str, int]
 
-# Records are taken in bulk, as many as make about so many bytes, so that large ones do not fill the memory.
+# Records are taken in bulk, as many as make about this number of bytes, so that large ones do not fill the memory.
 TARGET_BYTES = 8 << 20
 FIRST_RECORDS = 256
 MOST_RECORDS = 20_000
-MANY_RECORDS = 100_000  # behind so many it is worth loading what writes columns
+MANY_RECORDS = 100_000  # behind this many it is worth loading what writes columns
 # Callbacks of the group come while the consumer is polled; what they change is looked at so often.
 POLL_S = 1.0
 

@@ -95,7 +95,7 @@ MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has roo
     metavar="BROKERS",
     is_flag=False,
     flag_value="no number",  # as it was said before there were brokers
-    help="A cluster of so many brokers of its own, 2 to 5, in the place of its server.",
+    help="A cluster of this number of brokers of its own, 2 to 5, in the place of its server.",
 )
 @click.option(
     "--spark-cluster",

@@ -307,7 +307,7 @@ def _to_make(servers: str, topic: "NewTopic") -> str:
     type=click.IntRange(min=1, max=10_000_000),
     default=100_000,
     show_default=True,
-    help="So many in and out of a cell at most, the newest; one commit at least.",
+    help="How many in and out of a cell at most, the newest; one commit at least.",
 )
 @click.option(
     "--call",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # How long Ctrl-C leaves for what was read already.
 INTERRUPTED_FLUSH_S = 5.0
 REFUSED_FLUSH_S = 5.0
-MANY_LINES = 50_000  # behind so many it is worth loading what sends columns
+MANY_LINES = 50_000  # behind this many it is worth loading what sends columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ CONSOLE_ADDRESS: Final = "127.0.0.1:8080"
     metavar="N",
     type=click.IntRange(1, 16),
     default=1,
-    help="So many processes share the folder and its partitions, at ports one behind the other: more cores.",
+    help="How many processes share the folder and its partitions, at ports one behind the other: more cores.",
 )
 @click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus text at /metrics there.")
 @click.option(

@@ -1,6 +1,6 @@
 """How a broker comes to ZooKeeper, and who may read what it writes there: TLS, a user, and nodes of that user alone.
 
-What brokers agree on names users and what they may do, so whoever may write there may do everything.
+What brokers agree on names users and what they may do, so a user that may write there may do everything.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Signing in to the page: by the users of the log, with the password that their SCRAM credentials were made of.
 
-Whoever asks for anything but the page's own files has to have signed in, where that is asked for, and sees what the
+Who asks for anything but the page's own files has to have signed in, where that is asked for, and sees what the
 same user may see by Kafka's requests.
 """
 

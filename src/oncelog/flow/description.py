@@ -30,7 +30,7 @@ class OutputPlace:
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """How much a plan takes of the only input: all that came within a time, up to so many records."""
+    """How much a plan takes of the only input: all that came within a time, up to a number of records."""
 
     every_ms: int
     records: int

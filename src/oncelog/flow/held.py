@@ -33,7 +33,7 @@ def outputs_of(held: Held) -> tuple[Place, Outputs]:
 
 
 def held_size(outputs: Outputs) -> int:
-    """At most so many bytes of a commit."""
+    """At most that many bytes of a commit."""
     columns: list[Sequence[bytes | None]] = [outputs.keys, outputs.values, *outputs.headers.values()]
     cells = sum(map(size_of, columns))
     return COMMIT_OVERHEAD_BYTES + RECORD_BYTES + cells * 4 // 3 + CELL_BYTES * len(columns) * len(outputs.keys)

@@ -225,7 +225,7 @@ class Holding:
 
     def fits(self, changes: Changes, held: Sequence[tuple[Place, Outputs]] = (), rows_bytes: int = 0) -> int | None:
         """How many bytes they add to the commit; None where that is too much, beside what is left of the plan's
-        rows when so many bytes of them are taken."""
+        rows when that many bytes of them are taken."""
         known: int | None = getattr(changes, "size_bytes", None)
         cells = sum(map(len, changes)) + size_of(changes.values()) if known is None else known
         added = cells + len(changes) * COMMIT_OVERHEAD_BYTES + sum(held_size(outputs) for _, outputs in held)

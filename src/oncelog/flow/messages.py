@@ -144,7 +144,7 @@ class ReadJournal(NamedTuple):
 
 
 class NeedPids(NamedTuple):
-    """So many producer ids by InitProducerId. Answered by `pids`."""
+    """Producer ids by InitProducerId, `how_many` of them. Answered by `pids`."""
 
     how_many: int
 

@@ -211,7 +211,7 @@ def _fitting(records: Records, at: int, most: int, room: int, *, is_first: bool)
 
 
 def rows_size(records: Records) -> int:
-    """At most so many bytes of a commit."""
+    """At most that many bytes of a commit."""
     cells = sum(len(cell) for column in (records.keys, records.values) for cell in column if cell is not None)
     return cells * 4 // 3 + ROW_BYTES * len(records.offsets)
 

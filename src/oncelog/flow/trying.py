@@ -100,7 +100,7 @@ def past_of(
     begins_at: Sequence[int] | None,
     is_simple: bool,
 ) -> Past | None:
-    """From the oldest commit on that is good for it, with at most so many records in and out since, or the one before
+    """From the oldest commit on that is good for it, with at most `most` records in and out since, or the one before
     the last. None where nothing is committed.
 
     Behind a commit record that stands, compaction has taken nothing yet that was written later: it would have taken

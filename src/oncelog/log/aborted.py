@@ -89,7 +89,7 @@ class AbortedTransactions:
         return self.total
 
     def begin_with(self, entries: Iterable[Aborted], total: int) -> None:
-        """Made anew from the log, where in all there were so many."""
+        """Made anew from the log, with the number that there were in all."""
         self.clear()
         self._unwritten = list(entries)
         self._dropped = max(0, total - len(self._unwritten))

@@ -1,5 +1,5 @@
 """A follower that has nothing of what its leader still has: it begins anew at its leader's first offset, with the
-producers as they were there. Whoever wrote nothing since would be unknown otherwise."""
+producers as they were there. Producers that wrote nothing since would be unknown otherwise."""
 
 from oncelog.clock import Now
 from oncelog.log import snapshots

@@ -2,7 +2,7 @@
 
 1. What it begins with, a snapshot, is brought to the disk as `<offset>.begin`. From the moment that it is there, it
    counts.
-2. All that tells of the old log is removed; `log-start` says where the new one begins.
+2. All that belongs to the old log is removed; `log-start` says where the new one begins.
 3. The file takes the name of a snapshot.
 
 A start that finds it goes on from step 2.

@@ -4,8 +4,8 @@ Headers alone tell which batch to look into, and one body tells which record it 
 them, so a header may promise a time that no record of its batch has: then its word is taken. To go on to the next body
 instead would let a client make one question cost as much as it cares to store.
 
-It is done in `steps`: a pause after so many headers, and a body that is much is looked into aside. Where segments went
-meanwhile, it begins anew.
+It is done in `steps`: a pause after some headers, and a body that is much is looked into aside. Where segments went meanwhile,
+it begins anew.
 """
 
 from collections.abc import Callable, Iterator

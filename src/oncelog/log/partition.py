@@ -39,7 +39,7 @@ class PartitionLog:
         self.topic = topic
         self.partition = partition
         self.recovered = recovered  # what the start found; empty for a log that could not be opened
-        self.cared_for = 0  # by so many at this moment, in steps: until they end, files may still be removed
+        self.cared_for = 0  # by how many at this moment, in steps: until they end, files may still be removed
         self.config = parts.config  # which `configure` changes; an attribute, as each batch that comes in asks for it
         self._parts = parts
         self._health = parts.health

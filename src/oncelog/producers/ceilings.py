@@ -20,7 +20,7 @@ EPOCHS_KEPT = 5  # a producer that wrote on is not taken for idle before
 CAME_ONCE, CAME_ONCE_NOW, GOES_ON = 0, EPOCHS_KEPT + 1, EPOCHS_KEPT + 2  # ranks, the others between them
 LOOKED_AT = 16_384  # entries at a time
 REFUSED_MS = 1_000  # before it is looked again whether somebody may give way
-SURE_OF_A_PLACE = 64  # so many of Kafka's pids a partition can hold whatever the others do
+SURE_OF_A_PLACE = 64  # of Kafka's pids a partition can hold this many whatever the others do
 
 
 class Leases(Protocol):
@@ -133,7 +133,7 @@ class KafkaCeiling:
         self._left -= 1
 
     def refuses(self, held_here: int, now: Now) -> bool:
-        """Whether there is no place for another pid in a partition that has so many."""
+        """Whether there is no place for another pid in a partition that has this number."""
         if self._left <= 0 and held_here >= SURE_OF_A_PLACE and now.monotonic_ms >= self._refuses_until_ms:
             self._look(now)
         return self._left <= 0 and held_here >= SURE_OF_A_PLACE

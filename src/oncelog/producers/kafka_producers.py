@@ -17,7 +17,7 @@ from oncelog.producers.kafka_rules import KnownProducer, Question
 from oncelog.producers.sequences import NO_SEQUENCE, SEQUENCE_MASK
 from oncelog.producers.transactions import Transactions
 
-OVERFLOW = 2  # replay may hold so many times the capacity
+OVERFLOW = 2  # replay may hold this many times the capacity
 # A client sends a batch again until delivery.timeout.ms, two minutes by default, then gives it up. So a client
 # that sent nothing for five times as long has nothing under way that could arrive twice; it may give way when full.
 GRACE_MS = 600_000
@@ -183,7 +183,7 @@ class KafkaProducers:
         return self._drop_idle(now.monotonic_ms - self._grace_ms, down_to=max(0, len(self._rows) - most))
 
     def _drop_idle(self, since_ms: int, down_to: int) -> int:
-        """Drops those idle since then or longer, the longest idle first, until so many are left."""
+        """Drops those idle since then or longer, the longest idle first, until the number is left."""
         before, seen_ms = len(self._rows), self.entries.seen_ms
         while len(self._rows) > down_to and seen_ms[self._longest_idle()] <= since_ms:
             if self.transactions.open:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from oncelog.producers.decision import Decision, Judgement
 from oncelog.producers.sequences import SEQUENCE_WINDOW, records_behind, sequence_after
 
-BATCHES_REMEMBERED = 5  # Kafka's number; clients keep at most so many requests in flight
+BATCHES_REMEMBERED = 5  # Kafka's number; clients keep at most this many requests in flight
 
 
 class Remembered(NamedTuple):

@@ -17,8 +17,8 @@ from oncelog.producers.ring import PIDS, Ring
 from oncelog.producers.sequences import SEQUENCE_MASK
 
 LIFETIMES_KEPT = 2
-PARTS_FREED = 8  # a full ring frees one of so many parts at a time
-PARTS_FOR_NEW = 4  # one of so many parts is for those that wrote once so far; the others are for those that wrote on
+PARTS_FREED = 8  # a full ring frees one of this many parts at a time
+PARTS_FOR_NEW = 4  # one of this many parts is for those that wrote once so far; the others are for those that wrote on
 
 
 class Floor(NamedTuple):
@@ -126,7 +126,7 @@ class LeasedProducers:
         return reversed(self.ring)
 
     def sampled_rows(self, most: int) -> Iterator[tuple[int, int]]:
-        """So many of them, evenly spread, oldest pid first."""
+        """`most` of them, evenly spread, oldest pid first."""
         count = len(self.ring)
         return map(self.ring.at, range(count) if count <= most else (n * count // most for n in range(most)))
 

@@ -4,7 +4,7 @@ A grant writes nothing to any log. It takes a pid from a block of 100 that was t
 for all brokers, so that no pid is granted twice, also not after a crash, which at worst wastes the rest of a block.
 
 When a partition meets a pid that it does not know, it must tell a producer's first batch from one so late that its
-entry has expired. `GrantHistory` answers that by when the pid's block was taken, whoever took it. A block is used only
+entry has expired. `GrantHistory` answers that by when the pid's block was taken, by any server. A block is used only
 for a short while after that, so a pid is never older than its block and never much younger. Every error of the history
 is on one side: a pid may be taken for older than it is, and then its producer is refused and leases another; never for
 younger, which could append a batch twice.
@@ -40,7 +40,7 @@ class Period(NamedTuple):
 
 
 def first_leased(next_pid: int, count: int) -> int:
-    """Of so many in a row, where the sequence stands at `next_pid`."""
+    """Of `count` in a row, where the sequence stands at `next_pid`."""
     return next_pid if next_pid + count <= END_OF_LEASED_PIDS else FIRST_LEASED_PID
 
 

@@ -42,7 +42,7 @@ _COORDINATOR = struct.Struct(">qi")
 _SIGHTED = -(2**63)
 _CRC = struct.Struct(">I")
 _PLACE_BYTES = 12  # pid and row
-_SPARSE = 4  # where fewer than one row in so many is anybody's, those are picked out
+_SPARSE = 4  # where fewer than one row in this many is anybody's, those are picked out
 
 
 class CorruptSnapshot(Exception):

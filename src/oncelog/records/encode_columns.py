@@ -50,7 +50,7 @@ def encode(
     allocate: Callable[[int], Bytes] | None = None,
     is_stamped_later: bool = False,
 ) -> list[EncodedBatch]:
-    """Batches of all rows in order. `parts` says to which of so many parts each row goes (-1: to none); then there are
+    """Batches of all rows in order. `parts` says to which of the parts each row goes (-1: to none); then there are
     batches for each of them, and those of one part are in order: so one frame is split over partitions as it is read.
 
     `target_bytes` bounds a batch before compression; only a record that is longer by itself exceeds it. Sequences go on

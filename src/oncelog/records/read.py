@@ -22,7 +22,7 @@ from oncelog.records.header import (
 INT64_MAX = (1 << 63) - 1
 
 # A server reads bodies that anyone may have sent, and a record costs it some 300 bytes however small it is. So a batch
-# may unfold to this much or so many times its size, and hold a record for each so many bytes of that.
+# may unfold to this much or this many times its size, and hold a record for each few bytes of that.
 LEAST_LIMIT_BYTES = 32 << 20
 MOST_TIMES_UNFOLDED = 8
 LIMIT_BYTES_PER_RECORD = 32

@@ -77,7 +77,7 @@ def _short(body, at):  # type: ignore[no-untyped-def]
 
 @compiled
 def walk(body, at, end, count, base_ms):  # type: ignore[no-untyped-def]
-    """Whether the bytes from `at` to `end` are so many records; how many have no key; their least and greatest time."""
+    """Whether the bytes from `at` to `end` are `count` records; how many have no key; their least and greatest time."""
     keyless = np.int64(0)
     least_delta = _INT64_MAX
     most_delta = -_INT64_MAX

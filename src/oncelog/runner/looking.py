@@ -167,7 +167,7 @@ async def topics_of(cluster: Cluster, layout: Layout) -> list[TopicLook]:
 
 @asynccontextmanager
 async def looking(properties: Mapping[str, Any], patience_s: float) -> AsyncIterator[Looking]:
-    """At a cluster that answers within so many seconds; else FlowRefused."""
+    """At a cluster that answers within `patience_s`; else FlowRefused."""
     cluster = Cluster(properties, asyncio.get_running_loop().call_soon_threadsafe, lambda: None)
     try:
         await cluster.start(patience_s)

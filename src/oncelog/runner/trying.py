@@ -35,7 +35,7 @@ async def trials(
     most: int,
     called: Collection[str] = (),
 ) -> AsyncIterator[Trial]:
-    """Cell by cell, over at most so many records in and out of each, or one commit. FlowRefused where it cannot be
+    """Cell by cell, over at most `most` records in and out of each, or one commit. FlowRefused where it cannot be
     tried. Cells that have committed nothing are left out. `called`: calls that are made."""
     layout = Layout(program)
     brokers = look.cluster.brokers

@@ -15,8 +15,8 @@ class _Spent(NamedTuple):
 
 
 class Failures:
-    """Each host may fail so many times a minute, and as often at once. The one that was quiet for longest is forgotten
-    first, where there are too many."""
+    """Each host may fail `per_minute` times a minute, and as often at once. The one that was quiet for longest is
+    forgotten first, where there are too many."""
 
     def __init__(self, per_minute: int) -> None:
         self._per_minute = per_minute

@@ -3,7 +3,7 @@
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
-IPV6_HOST_BITS: Final = 64  # one customer has so many addresses at least
+IPV6_HOST_BITS: Final = 64  # the bits of the addresses that one customer has at least
 
 
 def plain_host(host: str) -> str:

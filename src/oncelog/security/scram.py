@@ -1,6 +1,6 @@
 """SCRAM (RFC 5802, RFC 7677) without channel binding, as Kafka speaks it: what both sides compute, and the server.
 
-The server keeps no password, only what proves that somebody else knows it. Whoever is unknown gets a challenge, too, by
+The server keeps no password, only what proves that somebody else knows it. An unknown user gets a challenge, too, by
 credentials that were made up, and fails where a wrong password fails: with the same steps, after the same work. The
 client's side is in `scram_client.py`.
 """

@@ -14,7 +14,7 @@ from oncelog.log.steps import Pauses
 
 logger = logging.getLogger(__name__)
 
-STOOD_STILL_MS = 1_000  # a timer that is so late tells of a process that was stopped, or of a machine that slept
+STOOD_STILL_MS = 1_000  # a timer is so late where the process was stopped, or the machine slept
 HEARING_MS = 2_000  # then nothing rings for so long: what clients and other brokers sent meanwhile is heard first
 MAX_DELAY_MS = 60_000  # a sleeping laptop or a clock that jumps must not put an alarm off for longer
 

@@ -53,7 +53,7 @@ Verdicts = dict[int, Verdict]  # by where a batch begins
 
 
 def is_cut(known: Verdict | None, dropped_records: int) -> bool:
-    """Whether a thread has cut so many records off a batch, or has found that it cannot."""
+    """Whether a thread has cut that many records off a batch, or has found that it cannot."""
     return isinstance(known, InvalidRecord) or (isinstance(known, Trimmed) and known.dropped_records == dropped_records)
 
 
@@ -78,7 +78,7 @@ class Look:
         known: Verdicts | None = None,
         dropped_records: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
-        """`dropped_records`: of which so many are there already, by where they begin: these are cut off as well."""
+        """`dropped_records`: how many of each are there already, by where they begin: these are cut off as well."""
         self._bodies = bodies
         self._batches = [(start - begin, memoryview(buffer)[start:stop], config) for start, stop, config in batches]
         self._dropped_records = {start - begin: count for start, count in dropped_records.items()}

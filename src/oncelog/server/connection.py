@@ -464,7 +464,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pattern = None
 
     def quotas_changed(self) -> None:
-        """Whoever stands still is judged anew by the next request."""
+        """Who stands still is judged anew by the next request."""
         self._throttle = throttle_of(self._broker.quotas, self._broker.clock, self, self._throttle)
 
     def mute(self) -> None:

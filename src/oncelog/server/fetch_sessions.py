@@ -252,7 +252,7 @@ class FetchSessions:
         return Following(self, request, session)
 
     def has_room(self, new: Session, count: int) -> bool:
-        """Room for a session of so many partitions is made, if that is possible."""
+        """Room for a session of `count` partitions is made, if that is possible."""
         until_ms, size = self._full
         if count > self._most_partitions or not self._most:
             return False

@@ -53,7 +53,7 @@ class Looks:
         self.awaited = 0  # partitions
 
     def begin_wait(self, partitions: int) -> bool:
-        """Whether a fetch that names so many may wait; then `end_wait` follows."""
+        """Whether a fetch that names `partitions` of them may wait; then `end_wait` follows."""
         may_wait = self.awaited + partitions <= MOST_AWAITED
         self.awaited += partitions if may_wait else 0
         return may_wait

@@ -14,7 +14,7 @@ PARTITIONS_IN_A_STEP, BYTES_IN_A_STEP = 50, 2**20  # half a millisecond, most of
 
 
 class Producing(Protocol):
-    """What stages and commits a part, for whoever has sent the request."""
+    """What stages and commits a part, for the connection that has sent the request."""
 
     def commit_part(
         self, part: ProduceTopic, buffer: bytearray, request: ProduceRequest, version: int, verdicts: Verdicts

@@ -17,7 +17,7 @@ from oncelog.wire.frames import REQUEST_HEAD, REQUEST_HEAD_BYTES, SIZE, SIZE_BYT
 HELD_BYTES = 64 * 1024  # a connection that stands still keeps this much of what arrives behind
 LARGE_FRAME_BYTES = HELD_BYTES  # once so much of a frame is there, the rest goes into a buffer of its own
 LEAST_RECEIVED_BYTES = 4096
-AHEAD = 4  # a first buffer is so many times as large as what is there of the frame; whole for what comes in one piece
+AHEAD = 4  # a first buffer is this many times as large as what is there of the frame; whole for what comes in one piece
 GROWN_BYTES = 4 * 2**20  # a buffer grows by no more at a time: to fill it with zeros takes a millisecond for each 2 MB
 READ_BYTES = 2**20  # at a time: the loop reads as often as 32 times before it looks at others, which is some 6 ms
 TLS_HELLOS = (0x160301, 0x160303)  # how the first bytes of a client with TLS begin

@@ -140,7 +140,7 @@ class Settings:
         "and tokens.",
     )
     oncelog_max_failed_authentications_per_minute: int = integer(
-        300, "After so many failed proofs no more of the same host are looked at for a while; 0 for no limit.", low=0
+        300, "After this many failed proofs no more of the same host are looked at for a while; 0 for no limit.", low=0
     )
     connection_failed_authentication_delay_ms: int = integer(
         100, "How long the answer to a failed proof takes, so that guessing is slow.", high=10_000

@@ -1,4 +1,4 @@
-"""Connections that have not proven yet who they are. There are only so many, and each has only so long.
+"""Connections that have not proven yet who they are. Their number has a bound, and so has the time of each.
 
 Where there are too many, one of the host that has most of them is closed: who opens three hundred and says nothing
 shuts out nobody else.

@@ -214,7 +214,7 @@ class Timed(Coroutine[Any, Any, Result]):
 
 
 def throttle_of(quotas: Quotas, clock: Clock, connection: Muted, before: Throttle | None) -> Throttle | None:
-    """After quotas have changed; whoever stands still is judged anew by the next request. None where there are none."""
+    """After quotas have changed; who stands still is judged anew by the next request. None where there are none."""
     if before is not None:
         before.free()
     if not quotas.is_on:

@@ -18,7 +18,7 @@ from oncelog.server.settings import Settings
 from oncelog.settings import SettingsError
 
 DAY_MS: Final = 86_400_000
-SOON_MS: Final = 14 * DAY_MS  # whoever renews certificates by a program does so sooner
+SOON_MS: Final = 14 * DAY_MS  # a program that renews certificates does so sooner
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 

@@ -292,7 +292,7 @@ class Topics(ABC):
 
     @contextmanager
     def _holding(self, name: str, count: int) -> Iterator[None]:
-        """No topic gets the name, and so many partitions count, though they cannot be found."""
+        """No topic gets the name, and its partitions count, though they cannot be found."""
         key = topic_rules.collision_key(name)
         self._on_their_way[key] += count
         try:

@@ -85,7 +85,7 @@ Split = Callable[[Batch, int], tuple[Batch, Batch]]
 
 
 def split_batch(batch: Batch, records: int) -> tuple[Batch, Batch]:
-    """The first so many records, and the others, not stamped: same codec, same times. A list or tuple as payload is cut
+    """The first `records`, and the others, not stamped: same codec, same times. A list or tuple as payload is cut
     along with them; any other payload goes into both, and who wants that cut gives the Sender a `Split` of its own.
     """
     header = read_header(batch.data)

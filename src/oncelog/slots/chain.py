@@ -1,7 +1,7 @@
 """The chain of spans of one partition: what a saved producer says of it.
 
 A partition holds a chain rather than one identity, because a lease can end between two saves. Then the span of the old
-lease is closed (so many records, found in the log) and an open one under the new lease follows it. A replay from the
+lease is closed (its records were found in the log) and an open one under the new lease follows it. A replay from the
 same input position drops the records of the closed spans and then those that the open one already has.
 """
 
@@ -48,7 +48,7 @@ def as_it_stands(boundary: Boundary | None) -> SavedPartition | None:
 
 
 def behind(spans: tuple[Span, ...], records: int) -> tuple[Span, ...]:
-    """The chain without its first so many records."""
+    """The chain without its first `records`."""
     while records:
         first = spans[0]
         if first.records is None:
@@ -75,7 +75,7 @@ def changed(partition: SavedPartition, stands: Span, identity: Identity) -> Save
 
 
 def closed(spans: Sequence[Span], identity: Identity, records: int) -> tuple[Span, ...]:
-    """The chain with its open span closed behind so many records, which identity has filled: empty ones left out, and
+    """The chain with its open span closed behind `records`, which identity has filled: empty ones left out, and
     neighbours of one pid as one, so that a chain does not grow with resumes."""
     joined: list[Span] = []
     for span in (*spans[:-1], Span(identity, spans[-1].next_sequence, records)):

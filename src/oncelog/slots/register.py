@@ -102,7 +102,7 @@ class Register:
     @classmethod
     def start_of(cls, tail: Sequence[Record], back: int = 0) -> int | None:
         """Where reading must begin for a reader that has these records of the log's end; None where they do not say.
-        `back`: so many terms earlier. Where a plan does not say otherwise, the whole log is read."""
+        `back`: how many terms earlier. Where a plan does not say otherwise, the whole log is read."""
         return 0
 
     def become(self, anew: "Register") -> None:

@@ -25,7 +25,7 @@ class Rows:
 
 
 def lines(spark: Any, count: int, work: Callable[[int], str]) -> list[str]:
-    """Of so many tasks."""
+    """Of `count` tasks."""
     rows, context = Rows(work), context_of(spark)
     if context is not None:  # half the time of planning a query, which a copy that follows does five times a second
         found: list[str] = context.parallelize(range(count), count).map(rows.row).collect()

@@ -2,7 +2,7 @@
 be stored.
 
 What is to be stored is a whole new `Transaction`; it counts once it is safe in the log. Until then the id is pending,
-and whoever asks for another change is told to try again.
+and a client that asks for another change is told to try again.
 """
 
 from dataclasses import dataclass, replace

@@ -231,7 +231,7 @@ def _produced_end(version: int, record_errors: Sequence[tuple[int, str | None]],
 # --- the answer to Fetch
 
 
-Records = TypeVar("Records", bound=Sized)  # bytes, or whatever can be made into so many bytes when it is sent
+Records = TypeVar("Records", bound=Sized)  # bytes, or what can be made into as many bytes when it is sent
 
 
 class Fetched(NamedTuple, Generic[Records]):

@@ -16,7 +16,7 @@ class Name(Enum):
     ANY = "any"
 
 
-ANY_NAME: Final = Name.ANY  # in a filter: whoever has a quota, the default included
+ANY_NAME: Final = Name.ANY  # in a filter: all that have a quota, the default included
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2  # Kafka's ways to match
 
 

@@ -12,7 +12,7 @@ Runs = list[tuple[Source, int]]
 class Block:
     """Rows of one partition.
 
-    Messages come into being one by one as they are taken (`rows`), in C: so many objects at once would set Python's
+    Messages come into being one by one as they are taken (`rows`), in C: many objects at once would set Python's
     collector to work. How many were taken is seen from what is left of the list of offsets; nothing is counted.
     """
 

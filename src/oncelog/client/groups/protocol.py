@@ -122,7 +122,7 @@ class Reader:
         return self._take(max(self.int32(), 0))
 
     def count(self, least_bytes: int) -> int:
-        """How many elements follow, each of at least so many bytes."""
+        """How many elements follow, each of at least that many bytes."""
         found = self.int32()
         if found > (len(self._data) - self._at) // least_bytes:
             raise MalformedMessage("more elements than there are bytes")

@@ -93,7 +93,7 @@ class Unbatched:
     topic: str
     partition: int
     most_records: InitVar[int] = 1
-    most_entries: int = field(init=False)  # with so many entries `produce` closes a batch
+    most_entries: int = field(init=False)  # with this many entries `produce` closes a batch
     is_wanted: bool = False  # the engine would have them in a batch now, however few
     place: Place = field(init=False)
     rows: list[Any] = field(default_factory=list)

@@ -24,7 +24,7 @@ class Buffers:
         self._lock = Lock()
 
     def take(self, size_bytes: int) -> NDArray[np.uint8]:
-        """Room for so many bytes, and perhaps for some more."""
+        """Room for that many bytes, and perhaps for some more."""
         if size_bytes < LEAST_BYTES:
             return np.empty(size_bytes, np.uint8)
         with self._lock:

@@ -45,8 +45,8 @@ COLUMNS: Final = frozenset({"key", "value", "headers", "partition", "timestamp"}
 LEAST_PIECE_BATCHES: Final = 4
 MOST_PIECE_BYTES: Final = 32 << 20
 PIECES_AT_ONCE: Final = 4  # of the queue's bytes, so that encoding and sending overlap
-# One send keeps so much of its own under way, or so many pieces: what is sent soon is still in the processor's caches,
-# and its memory is used again. Ten times as much was half as fast.
+# One send keeps this much of its own under way, or this many pieces: what is sent soon is still in the processor's
+# caches, and its memory is used again. Ten times as much was half as fast.
 MOST_AHEAD_BYTES: Final = 24 << 20
 PIECES_AHEAD: Final = 3
 

@@ -74,7 +74,7 @@ class Records:
         budget.give_back(self.size_bytes, self.count, is_bulk=self.handle is not None)
 
     def cut(self, count: int) -> "tuple[Records, Records]":
-        """The first so many records and the others."""
+        """The first `count` and the others."""
         size_bytes = self.size_bytes * count // self.count
         first = self._piece(slice(None, count), count, size_bytes)
         return first, self._piece(slice(count, None), self.count - count, self.size_bytes - size_bytes)

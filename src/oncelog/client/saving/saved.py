@@ -27,7 +27,7 @@ class SavedProducer:
     made_at_ms: int
     partitioner: str
     topics: Mapping[str, SavedTopic]
-    keyless_run: int = 1  # so many records without a key share a partition before the next has its turn
+    keyless_run: int = 1  # how many records without a key share a partition before the next has its turn
 
     @property
     def identities(self) -> tuple[Identity, ...]:

@@ -155,5 +155,5 @@ def fold(duty: Duty, topics: Topics, order: Iterable[Range], tables: Tables) -> 
 
 
 def _due(log: Log, rows: Records | None, taken: int, end: int) -> Records:
-    """What a range takes of an input, behind so many records."""
+    """What a range takes of an input, from `taken` on."""
     return log.records(taken, end) if rows is None else rows.part(taken, bisect_left(rows.offsets, end))

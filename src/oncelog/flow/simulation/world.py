@@ -23,12 +23,12 @@ from oncelog.slots import Place
 
 BEGIN_MS: Final = 1 << 40  # on both clocks
 FETCHED_AT_ONCE: Final = 3  # so that a little input comes in several steps
-LEAST_BOUND: Final = 20_000  # turns, and so many more for each record and cell
+LEAST_BOUND: Final = 20_000  # turns, and that many more for each record and cell
 TURNS_A_RECORD: Final = 100
 LONGEST_RUN: Final = 40  # turns of one holder in a row
 LONGEST_WAIT_MS: Final = 5_000
-SLOW: Final = 12  # once in so many turns it arrives
-GROWS: Final = 12  # once in so many turns a record arrives
+SLOW: Final = 12  # once in that many turns it arrives
+GROWS: Final = 12  # once in that many turns a record arrives
 
 Ghosts = list[tuple[int, list[Wire]]]  # when they arrive
 

@@ -1,6 +1,6 @@
 """The files that one life of a cell writes. Used by one thread at a time, and by any.
 
-The bytes of a file follow from its rows alone: a row group ends behind so many rows, or so many bytes, counted in steps
+The bytes of a file follow from its rows alone: a row group ends behind a number of rows, or of bytes, counted in steps
 of rows, in whatever pieces they came.
 """
 

@@ -1,7 +1,7 @@
 """InitProducerId, versions 0 to 6 (KIP-98, KIP-360 bump of an epoch, KIP-890, KIP-939).
 
 Every idempotent producer asks for a pid here, once. One with a transactional id gets the pid that belongs to it, and a
-raised epoch, which fences whoever had it before; what that has left open is aborted first.
+raised epoch, which fences the one that had it before; what that has left open is aborted first.
 A producer without one that names the pid and epoch it had (KIP-360, as librdkafka does) gets a new pid, as in Kafka:
 nobody can tell whether the pid is its own, and the next epoch would fence its owner.
 """

@@ -134,7 +134,7 @@ class GroupCoordinator:
             at_once(telling([each for each in group.kill(ErrorCode.not_coordinator) if isinstance(each, Answer)]))
 
     def make_place(self, now: Now) -> None:
-        """Where groups are stored, if it is not there; whoever asks for it may ask again."""
+        """Where groups are stored, if it is not there; the client that asks for it may ask again."""
         if self._making is None and self._run is not None and self._is_running and not self._store.topic.is_made:
             self._making = asyncio.ensure_future(self._run(self._store.topic.making(now)))
             self._making.add_done_callback(self._made_place)

@@ -68,7 +68,7 @@ class Offsets:
                 yield TopicPartition(topic, partition), committed
 
     def pieces(self, group_id: str, size: int) -> Iterator[list[TopicPartition]]:
-        """Where the group has committed something, so many at a time. Others may change it in between."""
+        """Where the group has committed something, some at a time. Others may change it in between."""
         for topic in list(self._of_group.get(group_id, ())):
             partitions = list(self._of_group.get(group_id, {}).get(topic, ()))
             for start in range(0, len(partitions), size):

@@ -113,7 +113,7 @@ class TransactionCoordinator:
                 self._moves.elected(partition, partition.log.leader_epoch, _at_once)
 
     def make_place(self, now: Now) -> None:
-        """Where transactions are kept, if it is not there; whoever asks for it may ask again."""
+        """Where transactions are kept, if it is not there; the client that asks for it may ask again."""
         if self._making is None and self.is_running and not self.topic.is_made:
             self._making = asyncio.ensure_future(self._run(self.topic.making(now)))
             self._making.add_done_callback(self._made_place)

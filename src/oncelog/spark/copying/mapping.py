@@ -53,7 +53,7 @@ class Mapping:
         raise NotMapped(slot)
 
     def offsets(self, first_slot: int, count: int) -> Int64s:
-        """Of so many slots, one after another."""
+        """Of `count` slots, one after another."""
         found: list[Int64s] = []
         slot, end = first_slot, first_slot + count
         for each in self.stretches:

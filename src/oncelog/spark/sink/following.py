@@ -13,7 +13,7 @@ from oncelog.spark.sink.saved_lanes import grown, together
 from oncelog.spark.sink.standing import Standing
 from oncelog.spark.sink.state_topic import StateTopic
 
-# A lane that has no rows for so many batches is forgotten, and takes a new identity when it comes back.
+# A lane that has no rows for this many batches is forgotten, and takes a new identity when it comes back.
 MOST_IDLE_BATCHES: Final = 100
 
 

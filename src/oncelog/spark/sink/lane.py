@@ -56,7 +56,7 @@ class LaneState:
     producer: Json
     rows: int = 0  # of that batch
     order_hash: str = ""
-    idle_batches: int = 0  # so many batches, up to this one, had no rows for it
+    idle_batches: int = 0  # how many batches, up to this one, had no rows for it
 
 
 @dataclass(frozen=True, slots=True)

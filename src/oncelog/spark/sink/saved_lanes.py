@@ -67,6 +67,6 @@ def together(lane: Sequence[SavedProducer]) -> SavedProducer:
 
 
 def only_added(lane: SavedProducer, topic: str, count: int, ends: Mapping[Place, int]) -> SavedProducer:
-    """Of a topic that has so many partitions now, those that the lane does not have yet."""
+    """Of a topic that has `count` partitions now, those that the lane does not have yet."""
     partitions = untouched(identity_of(lane), ends)
     return replace(lane, topics={topic: replace(lane.topics[topic], partition_count=count, partitions=partitions)})

@@ -151,7 +151,7 @@ class Standing(Register):
     @classmethod
     def start_of(cls, tail: Sequence[Record], back: int = 0) -> int | None:
         """At the state before the newest one, as that is named in it: the newest one's batch can then have no state
-        that lies before it, unseen. None where no state is among these records. `back`: so many states before that one.
+        that lies before it, unseen. None where no state is among these records. `back`: by how many states earlier.
 
         It may lie before all of these records, and then there are more to be looked at: a driver that came late may
         have left a state of an old batch at the end, which leads back to before everything that has happened since.

@@ -17,7 +17,7 @@ KIND: Final = RegisterKind(
     refused=SinkRefused,
     missing=MayPass,
     config={"segment.bytes": str(32 << 20), "delete.retention.ms": "3600000"},
-    too_large="there are too many lanes for so many partitions; use fewer tasks (coalesce) or fewer topics",
+    too_large="there are too many lanes for this number of partitions; use fewer tasks (coalesce) or fewer topics",
     cut=(
         "It cannot be told which rows of the batch under way are there already. If none is, go on with a `sink.name` "
         "(for a job a `job.id`) that was never used and `sink.first.batch` = the batch that the checkpoint runs; else "
