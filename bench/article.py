@@ -21,10 +21,10 @@ import click
 
 from bench import article_page
 from bench.command import RESULTS
+from oncelog.chaos.experiment import run
 from oncelog.chaos.outcome import Options, Outcome, Pipeline
 from oncelog.chaos.plan import Target
 from oncelog.chaos.report import as_json
-from oncelog.chaos.running import run
 from tests.peers.apache import ApacheKafka
 from tests.peers.jars import spark_connector_jars
 

@@ -79,8 +79,8 @@ def _batches(running: Any) -> Job:
 def copy(spark: Any, servers: str, source: str, destination: str) -> Job:
     """What `oncelog copy` does, in a session that runs already."""
     from oncelog.spark.copying.cluster import Cluster
-    from oncelog.spark.copying.planning import Plan, Spec
-    from oncelog.spark.copying.running import Copying
+    from oncelog.spark.copying.copy_planning import Plan, Spec
+    from oncelog.spark.copying.copy_running import Copying
 
     brokers = {"bootstrap.servers": servers}
     both = Cluster(brokers, brokers)

@@ -4,8 +4,8 @@
     python examples/spark_word_count.py --servers HOST:PORT --lines lines --counts counts --folder FOLDER
 
 What `groupBy` yields comes through a shuffle, in another order each time, so a batch that is run again does not repeat.
-The sealed sink writes each batch to files first, and sends those: whichever process is killed, every count stands in the
-topic once. Without --servers a server in this process takes the place of a cluster, and a few lines that of a user.
+The sealed sink writes each batch to files first, and sends those: whichever process is killed, every count stands in
+the topic once. Without --servers a server in this process takes the place of a cluster, and a few lines that of a user.
 
 With the same --folder the query goes on where it was: the second half of the lines below comes after a restart, and
 finds the counts of the first half in the query's state.

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.chaos.experiment import run
 from oncelog.chaos.outcome import Options, Replicas, Verdict
 from oncelog.chaos.plan import OF_BROKERS, Target
 from oncelog.chaos.report import as_json, lines
-from oncelog.chaos.running import run
 from tests.chaos.test_page import outcome_of
 
 MESSAGES = 6_000

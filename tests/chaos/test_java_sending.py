@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from oncelog.chaos import java_sending
+from oncelog.chaos.experiment import run
 from oncelog.chaos.java_sending import Lines, NoKafka, Relay, kafka_libs
 from oncelog.chaos.outcome import Options, Verdict
 from oncelog.chaos.plan import Target
 from oncelog.chaos.report import lines
-from oncelog.chaos.running import run
 from oncelog.chaos.sender_report import Reports
 from oncelog.chaos.sending import Order, Teller
 from oncelog.cli import main

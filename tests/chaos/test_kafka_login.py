@@ -11,12 +11,12 @@ from click.testing import CliRunner
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.java_sending import properties
 from oncelog.chaos.kafka_login import Kafka, NotForJava, behind_proxy, for_java
+from oncelog.chaos.order_variable import VARIABLE
 from oncelog.chaos.outcome import Options
 from oncelog.chaos.pipeline import PipelineLives, PipelineOrder
 from oncelog.chaos.processes import ProducerLives
 from oncelog.chaos.report import command_of
 from oncelog.chaos.sending import Order
-from oncelog.chaos.told import VARIABLE
 from oncelog.cli import main
 from oncelog.references import properties as lines_of
 

@@ -7,11 +7,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from oncelog.chaos.experiment import Experiment
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.kafka_login import Kafka
 from oncelog.chaos.outcome import Options
 from oncelog.chaos.plan import Target
-from oncelog.chaos.running import Experiment
 from oncelog.chaos.sender_report import Report, pack
 from oncelog.clock import monotonic_s
 

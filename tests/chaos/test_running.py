@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from oncelog.chaos import guard
+from oncelog.chaos.experiment import run
 from oncelog.chaos.life import free_ports
 from oncelog.chaos.outcome import Options, Outcome, Progress, Verdict
 from oncelog.chaos.page import as_html
 from oncelog.chaos.plan import Target
 from oncelog.chaos.report import as_json, lines
-from oncelog.chaos.running import run
 from oncelog.chaos.stopped import Stopped
 from oncelog.cli import main
 from oncelog.client import Admin, TopicPartition
@@ -214,6 +214,6 @@ def test_what_a_process_said_at_last_keeps_its_lines(monkeypatch: pytest.MonkeyP
     def stop(*_: object, **__: object) -> Outcome:
         raise Stopped("it ended by itself:\nfirst\nsecond\n")
 
-    monkeypatch.setattr("oncelog.chaos.running.run", stop)
+    monkeypatch.setattr("oncelog.chaos.experiment.run", stop)
     done = CliRunner().invoke(main, ["chaos", "--messages", "10"])
     assert (done.exit_code, done.output) == (1, "Error: it ended by itself:\nfirst\nsecond\n")

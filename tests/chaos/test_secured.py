@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from oncelog.chaos.experiment import run
 from oncelog.chaos.guard import pids
 from oncelog.chaos.java_sending import kafka_libs
 from oncelog.chaos.outcome import Options, Outcome, Pipeline, Progress, Verdict
 from oncelog.chaos.plan import Target
 from oncelog.chaos.process_tree import command_of
 from oncelog.chaos.report import lines
-from oncelog.chaos.running import run
 from oncelog.chaos.stopped import Stopped
 from oncelog.cli import main
 from oncelog.client import Admin

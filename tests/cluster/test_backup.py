@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from oncelog.cluster.backup import PIDS_LEFT_OUT, Unfinished, back_up, leave_out_pids
-from oncelog.cluster.checking import check_folder
 from oncelog.cluster.file import DamagedFolder
+from oncelog.cluster.folder_checking import check_folder
 from oncelog.embedded import Server
 from oncelog.log.disk import RealDisk, RealFile
 from oncelog.producers.leases import END_OF_LEASED_PIDS

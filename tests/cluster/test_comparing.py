@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from oncelog.cli import main
 from oncelog.clock import ManualClock
-from oncelog.cluster.comparing import check_cluster
 from oncelog.cluster.file import FileCluster
+from oncelog.cluster.replica_comparing import check_cluster
 from oncelog.log.disk import RealDisk
 from tests.log.support import SMALL, open_log, put
 

@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.clock import ManualClock
 from oncelog.cluster import FileCluster, UnfitFolder
-from oncelog.cluster.checking import check_folder
+from oncelog.cluster.folder_checking import check_folder
 from oncelog.cluster.tree_cluster import TreeCluster
 from oncelog.cluster.tree_memory import MemoryTree
 from oncelog.log.disk import RealDisk

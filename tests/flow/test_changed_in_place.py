@@ -7,7 +7,7 @@ import pytest
 from oncelog.flow import Context, Dead, Flow, Topic, Window, json_of, text
 from oncelog.flow.entries import Entries
 from oncelog.flow.messages import Records
-from oncelog.flow.running import PartWork
+from oncelog.flow.part_running import PartWork
 from oncelog.flow.simulation.duties import duties_of
 
 clicks = Topic("clicks", text, json_of(int), partitions=1)

@@ -8,7 +8,7 @@ import pytest
 from oncelog.flow import Context, Flow, Stopped, Topic, Upgrade, cleanup, json_of, text
 from oncelog.flow.messages import Outputs, Records, Unworkable
 from oncelog.flow.operations.dedup import Ids
-from oncelog.flow.running import PartWork
+from oncelog.flow.part_running import PartWork
 from oncelog.flow.topics import Sent
 from oncelog.slots import Place
 

@@ -10,7 +10,7 @@ import pytest
 from oncelog.flow import Dead, Flow, Stopped, Topic, json_of, one_of, raw, text
 from oncelog.flow.filing import Shape
 from oncelog.flow.messages import Records
-from oncelog.flow.running import PartWork
+from oncelog.flow.part_running import PartWork
 from oncelog.records.build import build_batch
 from oncelog.records.columns import decode
 

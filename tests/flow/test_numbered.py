@@ -33,7 +33,6 @@ from oncelog.flow.messages import Outputs, Records, Stepped, Unworkable
 from oncelog.flow.numbered import NumberedChanges, NumberedStates
 from oncelog.flow.planning import Source
 from oncelog.flow.program import Stream
-from oncelog.flow.running import PartWork
 from oncelog.records.column_types import BytesColumn
 from oncelog.slots import Place
 
@@ -67,7 +66,7 @@ def as_columns(records: Records) -> Records:
 
 @pytest.fixture(autouse=True)
 def few_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "WORTH_COLUMNS", 1)
+    monkeypatch.setattr(part_running, "WORTH_COLUMNS", 1)
 
 
 def ran(flow: Flow, state: dict[bytes, bytes], *runs: Records) -> list[tuple[Any, ...]]:

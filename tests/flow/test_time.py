@@ -14,8 +14,8 @@ from oncelog.clock import Now
 from oncelog.flow import Context, Flow, Input, Limits, Topic, Window, json_of, text
 from oncelog.flow.formats import Range
 from oncelog.flow.messages import EMPTY, Records, Stepped, Unworkable
+from oncelog.flow.part_running import PartWork
 from oncelog.flow.planning import Source, plan_of
-from oncelog.flow.running import PartWork
 from oncelog.flow.stepping import MOST_TIMERS, TimedStates
 from oncelog.flow.timers import Timers
 

@@ -10,8 +10,8 @@ import pytest
 from oncelog.flow import Dead, Flow, Stopped, Topic, json_of, text
 from oncelog.flow.formats import TIME
 from oncelog.flow.messages import Records
+from oncelog.flow.part_running import PartWork
 from oncelog.flow.program import Stream
-from oncelog.flow.running import PartWork
 from oncelog.flow.topics import Sent
 
 

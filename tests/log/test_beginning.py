@@ -3,9 +3,9 @@
 import pytest
 
 from oncelog.log import snapshots
-from oncelog.log.checking import check_partition
 from oncelog.log.names import snapshot_path
 from oncelog.log.partition import PartitionLog
+from oncelog.log.partition_checking import check_partition
 from oncelog.producers import Decision, ProducerMap
 from oncelog.records.header import check_produced
 from tests.log.memory_disk import Died, MemoryDisk

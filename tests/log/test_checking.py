@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from oncelog.log.checking import MOST_FINDINGS, Checked, check_partition
 from oncelog.log.compaction_swap import decide_swap
 from oncelog.log.config import LogConfig
 from oncelog.log.disk import Disk
+from oncelog.log.partition_checking import MOST_FINDINGS, Checked, check_partition
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import FOLDER, LEASED, NOW, SMALL, at, open_log, put, values_in
 

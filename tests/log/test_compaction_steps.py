@@ -7,7 +7,7 @@ import pytest
 
 from oncelog.log.compaction import CompactionJob
 from oncelog.log.partition import PartitionLog
-from oncelog.log.steps import Steps
+from oncelog.log.work_steps import Steps
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import FOLDER, NOW, open_log
 from tests.log.test_compaction import CONFIG, close_active, latest, put_keys

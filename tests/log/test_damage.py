@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog.log.checking import check_partition
 from oncelog.log.compaction_swap import decide_swap
 from oncelog.log.config import LogConfig
 from oncelog.log.cutting import cut_back
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
 from oncelog.log.notes import write_start
 from oncelog.log.partition import PartitionLog
+from oncelog.log.partition_checking import check_partition
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import FOLDER, LEASED, NOW, SMALL, at, open_log, put, values_in
 

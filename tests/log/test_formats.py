@@ -6,12 +6,12 @@ import pytest
 from crc32c import crc32c
 
 from oncelog.log import snapshots
-from oncelog.log.checking import check_partition
 from oncelog.log.config import LogConfig
 from oncelog.log.disk import read_whole
 from oncelog.log.index import ENTRY, ENTRY_BYTES, HEAD
 from oncelog.log.names import log_path, snapshot_path
 from oncelog.log.partition import PartitionLog
+from oncelog.log.partition_checking import check_partition
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import FOLDER, LEASED, NOW, SMALL, open_log, put, values_in
 

@@ -7,7 +7,7 @@ import pytest
 
 from oncelog.log import lookup
 from oncelog.log.partition import PartitionLog
-from oncelog.log.steps import Steps
+from oncelog.log.work_steps import Steps
 from oncelog.records.header import HEADER, BatchHeader, read_header, restamp_crc
 from oncelog.records.read import body_of
 from tests.log.memory_disk import MemoryDisk

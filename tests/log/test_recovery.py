@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.log.checking import check_partition
 from oncelog.log.checkpoint import Checkpointer
 from oncelog.log.config import LogConfig
 from oncelog.log.disk import RealDisk
 from oncelog.log.errors import LogStorageError
 from oncelog.log.names import SNAPSHOT, offsets_of
 from oncelog.log.partition import PartitionLog
+from oncelog.log.partition_checking import check_partition
 from oncelog.producers import Decision
 from oncelog.records.header import check_produced, read_header
 from tests.log.memory_disk import MemoryDisk

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from oncelog.log.checking import check_partition
+from oncelog.log.batch_replay import replay_batch
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
 from oncelog.log.partition import PartitionLog
-from oncelog.log.replay import replay_batch
-from oncelog.log.steps import at_once
+from oncelog.log.partition_checking import check_partition
+from oncelog.log.work_steps import at_once
 from oncelog.producers import Decision, ProducerMap
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import FOLDER, LEASED, OTHER_LEASED, SMALL, START_MS, at, open_log, put, values_in
@@ -99,7 +99,7 @@ def test_a_flush_that_began_before_segments_went_does_not_write_over_what_says_s
 def test_what_producers_were_is_found_in_steps_and_by_threads_while_others_append(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("oncelog.log.replay.BATCHES_IN_A_STEP", 2)
+    monkeypatch.setattr("oncelog.log.batch_replay.BATCHES_IN_A_STEP", 2)
     read: list[str] = []
     replay = replay_batch
 
@@ -109,7 +109,7 @@ def test_what_producers_were_is_found_in_steps_and_by_threads_while_others_appen
 
     disk = MemoryDisk()
     log = filled(disk, retention_ms=20 * SECOND_MS)
-    monkeypatch.setattr("oncelog.log.replay.replay_batch", noted)
+    monkeypatch.setattr("oncelog.log.batch_replay.replay_batch", noted)
     appended = 59
     for wait in log.maintaining(at(60 * SECOND_MS)):
         read.append("|")

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from oncelog.log.checking import check_partition
 from oncelog.log.config import Flush, LogConfig
 from oncelog.log.cutting import cut_back
 from oncelog.log.errors import LogStorageError
 from oncelog.log.knowledge import known_of
 from oncelog.log.names import log_path, snapshot_path
 from oncelog.log.partition import PartitionLog
+from oncelog.log.partition_checking import check_partition
 from oncelog.log.search import whole_behind
 from oncelog.log.verdict import Ending, Known, damage_of
 from oncelog.records.errors import InvalidRecord

@@ -7,9 +7,9 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from oncelog.log.checking import check_partition
 from oncelog.log.config import LogConfig
 from oncelog.log.partition import PartitionLog
+from oncelog.log.partition_checking import check_partition
 from oncelog.producers import Decision
 from tests.depth import scaled
 from tests.log.memory_disk import MemoryDisk

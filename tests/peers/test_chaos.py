@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.chaos.experiment import run
 from oncelog.chaos.outcome import Options, Outcome, Verdict
 from oncelog.chaos.plan import Target
 from oncelog.chaos.report import lines
-from oncelog.chaos.running import run
 from oncelog.client import Admin
 from tests.peers.apache import QUICK_BROKER, ApacheKafka
 from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from unittest.mock import patch
 
-from oncelog.log import beginning, snapshots
+from oncelog.log import follower_beginning, snapshots
 from oncelog.log.appender import Appender
 from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.errors import OffsetOutOfRange
@@ -283,7 +283,7 @@ MUTANTS: Final = (
         USUAL,
         (Violation, OffsetOutOfRange),
     ),
-    Mutant("no snapshot at a new start", ((beginning, "encoded", _without_producers),), OLD, since=90),
+    Mutant("no snapshot at a new start", ((follower_beginning, "encoded", _without_producers),), OLD, since=90),
     Mutant("blocks dated at sight", ((GrantHistory, "read", _dated_at_sight),), LEASES),
     Mutant("pids taken whoever was faster", ((Tree, "take_pids", _whoever_was_faster),), LEASES),
     Mutant("fence answered above the watermark", ((Appender, "fence", _fences_at_once),), ROUGH),

@@ -4,7 +4,7 @@ from oncelog.client.door import DECODING_LOOPS, compiled_loops
 from oncelog.flow.holding import encoded_rows
 from oncelog.flow.messages import Outputs
 from oncelog.records.header import CRC_FROM
-from oncelog.runner.encoding import Encoding, load_loops
+from oncelog.runner.batch_encoding import Encoding, load_loops
 
 MANY = 100  # records: enough for the loops
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from oncelog.runner.layout import Layout
-from oncelog.runner.told import ToldOnce
+from oncelog.runner.told_once import ToldOnce
 from tests.runner.flows import Billing
 
 

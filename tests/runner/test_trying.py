@@ -132,7 +132,7 @@ def test_what_cannot_be_tried_gives_2(billing: Billing, tried: Tried) -> None:
 def test_what_takes_more_memory_than_a_trial_may_gives_2(
     billing: Billing, tried: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncelog.runner.trying.MOST_BYTES", 20_000)
+    monkeypatch.setattr("oncelog.runner.flow_trying.MOST_BYTES", 20_000)
     said = tried(billing, flow(billing))
     assert said.code == 2 and "stage orders, cell 0: what it read and wrote since commit" in said.refusal, said
     assert "Try less of it (--records)" in said.refusal

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from oncelog.log.steps import at_once
+from oncelog.log.work_steps import at_once
 from oncelog.security.bindings import Binding, Pattern, Permission
 from oncelog.security.documents import Kind
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from oncelog.log.steps import at_once
+from oncelog.log.work_steps import at_once
 from oncelog.server.config_resources import Change, alter
 from oncelog.server.settings import SETTINGS
 from oncelog.server.topic_configs import TOPIC_CONFIGS

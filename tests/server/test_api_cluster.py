@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from oncelog.embedded import Server
-from oncelog.log.steps import at_once
+from oncelog.log.work_steps import at_once
 from oncelog.server.api import apis
 from oncelog.server.errors import ErrorCode
 from tests.raw import RawConnection, message

@@ -11,7 +11,7 @@ from crc32c import crc32c
 
 from oncelog.embedded import Server
 from oncelog.log.disk import File
-from oncelog.log.steps import at_once
+from oncelog.log.work_steps import at_once
 from oncelog.records.header import Buffer
 from oncelog.records.read import LEAST_LIMIT_BYTES
 from oncelog.records.trim import trim

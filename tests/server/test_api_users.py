@@ -10,7 +10,7 @@ import pytest
 from oncelog.clock import Now
 from oncelog.cluster.stored_documents import change_in_folder
 from oncelog.embedded import Server
-from oncelog.log.steps import Steps
+from oncelog.log.work_steps import Steps
 from oncelog.security.documents import Change, Kind
 from oncelog.security.scram import HASHES, credential_of, hash_bytes, salted_password
 from oncelog.security.users import MOST_NAME_BYTES

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.log.steps import at_once
+from oncelog.log.work_steps import at_once
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.fetch_sessions import AT_A_TIME, LAST_EPOCH, FetchSessions, Following, Found, Opening, next_epoch
 from oncelog.wire.fetch_request import FetchPartition, FetchRequest

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from oncelog.log.steps import at_once
+from oncelog.log.work_steps import at_once
 from oncelog.security.documents import Kind
 from oncelog.server import passwords as passwords_module
 from oncelog.server.aside import YIELDING, Aside

@@ -11,7 +11,7 @@ import pytest
 
 from oncelog.log.disk import RealDisk
 from oncelog.log.errors import LogStorageError
-from oncelog.log.steps import Steps, at_once
+from oncelog.log.work_steps import Steps, at_once
 from oncelog.server.config_resources import describe_topic
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.cluster.checking import check_folder
+from oncelog.cluster.folder_checking import check_folder
 from oncelog.log.disk import Disk, RealDisk
-from oncelog.log.steps import at_once
+from oncelog.log.work_steps import at_once
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.folders import Folders
 from oncelog.server.local_topics import DataFolderError

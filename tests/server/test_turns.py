@@ -12,7 +12,7 @@ from oncelog.clock import SystemClock
 from oncelog.embedded import Server
 from oncelog.log.disk import RealDisk, RealFile
 from oncelog.log.partition import PartitionLog
-from oncelog.log.steps import at_once
+from oncelog.log.work_steps import at_once
 from oncelog.records.header import read_header
 from oncelog.server import produce
 from oncelog.server.broker import Broker

@@ -7,7 +7,7 @@ import pytest
 
 from oncelog.clock import ManualClock
 from oncelog.log.disk import Disk, RealDisk
-from oncelog.log.steps import at_once
+from oncelog.log.work_steps import at_once
 from oncelog.producers import ProducerMap
 from oncelog.records.build import build_batch
 from oncelog.records.header import read_header

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.chaos.experiment import run
 from oncelog.chaos.guard import PROCESSES, pids
 from oncelog.chaos.outcome import Options, Pipeline, Verdict
 from oncelog.chaos.page import as_html
 from oncelog.chaos.plan import ORPHANS, Target
 from oncelog.chaos.report import as_json, lines
-from oncelog.chaos.running import run
 from tests.peers.jars import spark_connector_jars
 
 # Batches are large, and these seeds kill in the middle of them: what is killed at a batch's end may come too late.

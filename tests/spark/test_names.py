@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-MODULES = {"check": "checking", "copy_topic": "copying.running", "sealed": "sealed.sealing", "session": "session"}
+MODULES = {"check": "checking", "copy_topic": "copying.copy_running", "sealed": "sealed.sealing", "session": "session"}
 SPELLINGS = (
     "from oncelog.spark import {name} as found",
     "import oncelog.spark.{where}; from oncelog.spark import {name} as found",

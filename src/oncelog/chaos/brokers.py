@@ -19,9 +19,9 @@ from oncelog.chaos.plan import Event, Target
 from oncelog.chaos.relay import Relay
 from oncelog.chaos.stopped import Stopped
 from oncelog.clock import monotonic_s
-from oncelog.cluster.comparing import check_cluster
 from oncelog.cluster.file import read_state, write_state
 from oncelog.cluster.parent import SCHEME, BrokerEnded, Parent, copies
+from oncelog.cluster.replica_comparing import check_cluster
 from oncelog.cluster.tree import SESSION_TIMEOUT_MS
 from oncelog.log.disk import RealDisk
 from oncelog.replication.leadership import NOBODY, Leadership

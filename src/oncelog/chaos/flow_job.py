@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from oncelog.chaos.told import told
+from oncelog.chaos.order_variable import told
 from oncelog.flow import Context, Flow, Topic, optional, text
 
 BUCKETS: Final = 4  # for each partition; even, so that a bucket has only even or only odd numbers

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from oncelog.chaos.kafka_login import for_java
+from oncelog.chaos.order_variable import told
 from oncelog.chaos.sending import PATIENCE_S, RECONNECT, TELL_EVERY_S, Order, Teller, to_stdout
-from oncelog.chaos.told import told
 from oncelog.clock import wall_s
 from oncelog.spark.java import find_java
 

@@ -14,11 +14,11 @@ import numpy as np
 from oncelog.chaos.audit import Numbers
 from oncelog.chaos.guard import Guard, end
 from oncelog.chaos.life import Life
+from oncelog.chaos.order_variable import telling
 from oncelog.chaos.outcome import Pipeline
 from oncelog.chaos.process_tree import command_of, end_session, name_of, parent_of, session_of, ticks_of
 from oncelog.chaos.sinks import FLOW, KAFKA
 from oncelog.chaos.stopped import Stopped
-from oncelog.chaos.told import telling
 
 MOST_RESTARTS: Final = 20  # of a driver that ended by itself
 MOST_FALSE_STARTS: Final = 2  # before its first batch: it will not get any further

@@ -12,7 +12,7 @@ from typing import Any
 
 from oncelog.chaos import sinks
 from oncelog.chaos.kafka_login import for_java
-from oncelog.chaos.told import told
+from oncelog.chaos.order_variable import told
 
 
 def main() -> int:

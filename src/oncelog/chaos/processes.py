@@ -12,8 +12,8 @@ from typing import Self
 
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.life import HOST, STOP_S, Life, free_ports, listens
+from oncelog.chaos.order_variable import telling
 from oncelog.chaos.sending import Order
-from oncelog.chaos.told import telling
 
 
 class ServerLives(Life):

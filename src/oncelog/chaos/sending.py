@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from oncelog.chaos.order_variable import told
 from oncelog.chaos.sender_report import MOST_NUMBERS, Report, pack
-from oncelog.chaos.told import told
 from oncelog.clock import monotonic_s, wall_s
 
 TELL_EVERY_S: Final = 0.05

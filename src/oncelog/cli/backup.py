@@ -29,8 +29,8 @@ def command(data: Path, no_check: bool, to: Path) -> None:
     Exit codes: 0 the copy is whole, 1 something in it is damaged, 2 no copy was made.
     """
     from oncelog.cluster.backup import Unfinished, back_up
-    from oncelog.cluster.checking import check_folder
     from oncelog.cluster.file import DamagedFolder, UnfitFolder
+    from oncelog.cluster.folder_checking import check_folder
     from oncelog.log.disk import RealDisk
 
     if to.resolve().is_relative_to(data.resolve()):

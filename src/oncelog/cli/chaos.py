@@ -159,8 +159,8 @@ def _say(said: Iterable[str]) -> None:
 
 
 def _run(given: dict[str, Any]) -> "Outcome":
+    from oncelog.chaos.experiment import run
     from oncelog.chaos.outcome import Options
-    from oncelog.chaos.running import run
 
     if given["is_flow"]:
         if given["sink"] not in (None, FLOW):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from oncelog.log.checking import Checked
+    from oncelog.log.partition_checking import Checked
 
 DAMAGED = 1
 NOT_CHECKED = 2
@@ -39,10 +39,10 @@ def command(data: Path, quiet: bool, cut: str | None) -> None:
 
     Exit codes: 0 everything is whole, 1 something is damaged, 2 nothing could be checked.
     """
-    from oncelog.cluster.checking import check_folder
-    from oncelog.cluster.comparing import check_cluster
     from oncelog.cluster.file import TREE_FOLDER, UnfitFolder
+    from oncelog.cluster.folder_checking import check_folder
     from oncelog.cluster.folder_lock import FolderInUse, no_server_in
+    from oncelog.cluster.replica_comparing import check_cluster
     from oncelog.log.disk import RealDisk
 
     damaged = places = size_bytes = records = 0

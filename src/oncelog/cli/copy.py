@@ -10,8 +10,8 @@ from oncelog.cli._endings import ended_by_sigterm, failure, speaks_to_brokers
 from oncelog.cli._options import SERVERS, Connecting, client_properties, connecting, pairs
 
 if TYPE_CHECKING:
-    from oncelog.spark.copying.planning import Plan
-    from oncelog.spark.copying.running import Copying, Summary
+    from oncelog.spark.copying.copy_planning import Plan
+    from oncelog.spark.copying.copy_running import Copying, Summary
 
 
 @click.command(name="copy")
@@ -53,8 +53,8 @@ def command(
     Exit codes: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM.
     """
     try:
-        from oncelog.spark.copying.planning import Plan, spec_of
-        from oncelog.spark.copying.running import Copying
+        from oncelog.spark.copying.copy_planning import Plan, spec_of
+        from oncelog.spark.copying.copy_running import Copying
         from oncelog.spark.session import session
     except ImportError as missing:
         raise failure(f'a copy runs on Spark: pip install "oncelog[spark]" ({missing})') from missing

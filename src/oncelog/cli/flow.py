@@ -338,7 +338,7 @@ def try_(
 
     Exit codes: 0 the same, 1 something differs, 2 it cannot be tried.
     """
-    from oncelog.runner.trying import trials
+    from oncelog.runner.flow_trying import trials
 
     pin_hashes()
     flow = loaded(target)

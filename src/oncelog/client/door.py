@@ -124,7 +124,7 @@ _HOMES: Final = {
         "UNKNOWN",
         "ask",
     ),
-    "oncelog.client.net.warm": (
+    "oncelog.client.net.warm_connections": (
         "Warm",
         "cool",
         "warm",

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from threading import Event
 from typing import NamedTuple
 
-from oncelog.cluster.checking import check_metadata
 from oncelog.cluster.file import META_FILE, read_state, write_state
+from oncelog.cluster.folder_checking import check_metadata
 from oncelog.log.disk import Disk, read_whole, write_all
 from oncelog.log.names import CLEANED, CLEANER_FILE, INDEX, LOG, SWAP, TEMPORARY, log_path, offsets_of
 from oncelog.producers.leases import END_OF_LEASED_PIDS, FIRST_LEASED_PID

@@ -1,12 +1,12 @@
 """One broker of a cluster, from its data folder to its port."""
 
 from oncelog.clock import Clock, SystemClock
-from oncelog.cluster.asking import Asking
 from oncelog.cluster.cluster_topics import ClusterTopics
 from oncelog.cluster.documents import NodeDocument
 from oncelog.cluster.fetcher import Fetcher
 from oncelog.cluster.file import FileCluster
 from oncelog.cluster.links import Links
+from oncelog.cluster.peer_connections import PeerConnections
 from oncelog.cluster.supervisor import Supervisor
 from oncelog.cluster.tree import Tree
 from oncelog.cluster.tree_cluster import Own, TreeCluster
@@ -48,7 +48,7 @@ class ClusterBroker:
         assert isinstance(self.broker.topics, ClusterTopics)
         self.service = Service(self.broker)
         self._fetchers: dict[int, Fetcher] = {}
-        self._asking = Asking(self._address, self._links)
+        self._asking = PeerConnections(self._address, self._links)
         self.broker.peers = self._asking
         self.supervisor = self.SUPERVISOR(
             self._cluster,

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from oncelog.clock import Now
 from oncelog.cluster.documents import TopicDocument
 from oncelog.log.disk import Disk
-from oncelog.log.steps import Steps
+from oncelog.log.work_steps import Steps
 from oncelog.producers import ProducerMap
 from oncelog.replication.leadership import first
 from oncelog.security.documents import Change, Kind

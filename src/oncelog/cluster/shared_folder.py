@@ -18,7 +18,7 @@ from oncelog.cluster.tree_nodes import Stored, Writes
 from oncelog.log.disk import Disk
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog
-from oncelog.log.steps import at_once
+from oncelog.log.work_steps import at_once
 from oncelog.producers import ProducerMap
 from oncelog.producers.leases import GrantHistory
 from oncelog.replication.leadership import NOBODY

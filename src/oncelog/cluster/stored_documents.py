@@ -16,7 +16,7 @@ from oncelog.cluster.tree import ABSENT, Node, Outdated, Put, Tree
 from oncelog.cluster.tree_store import TreeStore
 from oncelog.log.disk import RealDisk
 from oncelog.log.partition import PartitionLog
-from oncelog.log.steps import at_once
+from oncelog.log.work_steps import at_once
 from oncelog.producers import ProducerMap
 from oncelog.security import documents
 from oncelog.security.documents import Change, Document, Kind

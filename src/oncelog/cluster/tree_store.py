@@ -29,7 +29,7 @@ from oncelog.producers import ProducerMap
 from oncelog.records.build import build_batch
 from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import read_header
-from oncelog.server.replay import records_in
+from oncelog.server.topic_replay import records_in
 
 logger = logging.getLogger(__name__)
 

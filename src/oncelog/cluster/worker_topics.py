@@ -7,7 +7,7 @@ from oncelog.clock import Now
 from oncelog.cluster.cluster_topics import ClusterTopics
 from oncelog.cluster.documents import TopicDocument
 from oncelog.log.disk import Disk
-from oncelog.log.steps import Steps
+from oncelog.log.work_steps import Steps
 from oncelog.producers import ProducerMap
 from oncelog.replication.sharing import is_deleted
 from oncelog.server.errors import ErrorCode, KafkaError

@@ -1,7 +1,7 @@
 """Spark queries that write exactly once: what their sinks' topics say of them and of their lanes.
 
-The topics are read where they lie, from their ends, by the rules of `oncelog.spark.sink.standing`; no Spark is needed
-for that.
+The topics are read where they lie, from their ends, by the rules of `oncelog.spark.sink.sink_register`; no Spark is
+needed for that.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from oncelog.server.broker import Broker
 from oncelog.slots.register import Gap, Record
 from oncelog.spark.sink.errors import BadState
 from oncelog.spark.sink.lane import STATE, TOPIC_PREFIX, Json, LaneState, batch_of_key, kind_of_key
-from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.sink_register import Standing
 
 # Between two states there is a mark for each lane, so the end of the topic is read in two tries.
 TAILS = (100, MOST_STATES_AND_MARKS)

@@ -1,7 +1,7 @@
 """Flows as a core: a cell takes input, keeps state and fills slots, and its journal says how far. Pure."""
 
 from oncelog.flow.cell import Cell
-from oncelog.flow.cleaning import cleanup
+from oncelog.flow.cleanup_job import cleanup
 from oncelog.flow.codecs import Codec, json_of, one_of, optional, raw, text
 from oncelog.flow.description import Holder, Input, Limits, OutputPlace, Stage
 from oncelog.flow.errors import FlowFailed, FlowRefused

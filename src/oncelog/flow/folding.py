@@ -5,7 +5,7 @@ from typing import Final
 
 from oncelog.flow.journal import apply
 from oncelog.flow.messages import EMPTY, HourRows, Outputs, Records
-from oncelog.flow.running import PartWork
+from oncelog.flow.part_running import PartWork
 from oncelog.slots import Place
 from oncelog.slots.replay import Output
 

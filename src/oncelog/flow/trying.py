@@ -18,8 +18,8 @@ from oncelog.flow.held import outputs_of
 from oncelog.flow.holding import HOUR_MS, file_name
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import JournalBatch, Records, Row, Unworkable
+from oncelog.flow.part_running import PartWork
 from oncelog.flow.parts import Part
-from oncelog.flow.running import PartWork
 from oncelog.slots import Place
 from oncelog.slots.comparing import plain_headers
 from oncelog.slots.replay import Output

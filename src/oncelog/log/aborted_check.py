@@ -1,9 +1,9 @@
 """Whether the file `aborted` says what follows from the log, as far as a start would believe it."""
 
 from oncelog.log.aborted import Aborted, entries_in
+from oncelog.log.batch_replay import aborted_of
 from oncelog.log.disk import Disk, read_whole
 from oncelog.log.names import ABORTED_FILE
-from oncelog.log.replay import aborted_of
 from oncelog.log.snapshots import Snapshot
 from oncelog.records.header import BatchHeader
 

@@ -11,12 +11,12 @@ from typing import NoReturn
 
 from oncelog.clock import Now
 from oncelog.log.aborted import Aborted
+from oncelog.log.batch_replay import aborted_by, replay_whole
 from oncelog.log.config import LogConfig, TimestampType
 from oncelog.log.disk import MAX_BUFFERS, write_all
 from oncelog.log.errors import NO_DESCRIPTORS, Damaged, LogStorageError, OffsetOutOfRange
 from oncelog.log.markers import marker_batch
 from oncelog.log.parts import Parts
-from oncelog.log.replay import aborted_by, replay_whole
 from oncelog.log.segment import Segment
 from oncelog.log.staged import Fenced, Marked, Staged, fence_batch
 from oncelog.producers import FIRST_KAFKA_PID, Decision

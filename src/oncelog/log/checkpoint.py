@@ -16,7 +16,7 @@ from typing import Protocol
 from oncelog.clock import Now
 from oncelog.log.errors import LogStorageError
 from oncelog.log.flush import FlushPlan
-from oncelog.log.steps import Steps, at_once
+from oncelog.log.work_steps import Steps, at_once
 
 logger = logging.getLogger(__name__)
 

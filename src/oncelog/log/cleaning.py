@@ -8,9 +8,9 @@ from hashlib import blake2b
 from threading import Event
 
 from oncelog.log.aborted import Aborted
+from oncelog.log.batch_replay import aborted_of
 from oncelog.log.disk import write_all
 from oncelog.log.handles import Handles
-from oncelog.log.replay import aborted_of
 from oncelog.log.segment import Segment
 from oncelog.producers import FIRST_KAFKA_PID
 from oncelog.records.errors import InvalidRecord

@@ -25,7 +25,7 @@ from oncelog.log.handles import Handles
 from oncelog.log.names import CLEANED, cleaned_path
 from oncelog.log.parts import Parts
 from oncelog.log.segment import Segment
-from oncelog.log.steps import Steps
+from oncelog.log.work_steps import Steps
 
 logger = logging.getLogger(__name__)
 

@@ -1,13 +1,13 @@
 """Cutting a damaged log back, because a person has decided to go on without what follows. No server runs."""
 
 from oncelog.log import snapshots
-from oncelog.log.checking import Unreadable, batches
 from oncelog.log.compaction_swap import finish_swaps
 from oncelog.log.disk import Disk
 from oncelog.log.errors import LogStorageError
 from oncelog.log.knowledge import noted_beginning
 from oncelog.log.names import FLUSHED_FILE, INDEX, LOG, START_FILE, index_path, log_path, offsets_of
 from oncelog.log.notes import read_start, write_start
+from oncelog.log.partition_checking import Unreadable, batches
 
 
 def cut_back(disk: Disk, folder: str, offset: int) -> int:

@@ -4,8 +4,8 @@ Headers alone tell which batch to look into, and one body tells which record it 
 them, so a header may promise a time that no record of its batch has: then its word is taken. To go on to the next body
 instead would let a client make one question cost as much as it cares to store.
 
-It is done in `steps`: a pause after some headers, and a body that is much is looked into aside. Where segments went meanwhile,
-it begins anew.
+It is done in `steps`: a pause after some headers, and a body that is much is looked into aside. Where segments went
+meanwhile, it begins anew.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from oncelog.log.errors import LogStorageError
 from oncelog.log.index import Entry
 from oncelog.log.segment import DEFAULT_INTERVAL_BYTES, Segment
 from oncelog.log.segments import Segments
-from oncelog.log.steps import Steps
+from oncelog.log.work_steps import Steps
 from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import NO_TIMESTAMP, BatchHeader
 from oncelog.records.read import batch_header, body_of, times_in

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Self, TypeVar
 
 from oncelog.clock import Now
-from oncelog.log import beginning, compaction, lookup, retention, truncation
+from oncelog.log import compaction, follower_beginning, lookup, retention, truncation
 from oncelog.log.aborted import Aborted
 from oncelog.log.appender import Appender
 from oncelog.log.checkpoint import Behind, Checkpointer
@@ -23,8 +23,8 @@ from oncelog.log.recovery import Recovered, Recovery
 from oncelog.log.segments import Segments
 from oncelog.log.slices import Slice, find_batches
 from oncelog.log.staged import End, Fate, Fenced, Staged
-from oncelog.log.steps import Steps, Wait, at_once
 from oncelog.log.verdict import what_to_do
+from oncelog.log.work_steps import Steps, Wait, at_once
 from oncelog.producers import ProducerMap
 
 __all__ = ["End", "Fate", "Fenced", "PartitionLog", "Staged", "TimestampOffset"]
@@ -347,13 +347,13 @@ class PartitionLog:
 
     def beginning(self) -> bytes:
         """What a follower needs that has nothing of what is here: see `begin_anew`."""
-        return beginning.encoded(self._parts, self._appender.now)
+        return follower_beginning.encoded(self._parts, self._appender.now)
 
     def begin_anew(self, encoded: bytes, now: Now) -> None:
         """Without any record, where another log begins, and with the producers as they were there. Empty: at 0."""
         self._appender.seen(now)
         try:
-            beginning.begin_anew(self._parts, encoded, now)
+            follower_beginning.begin_anew(self._parts, encoded, now)
             self._appender.resume()
         except (OSError, LogStorageError) as error:
             self.go_offline(f"{self.folder} cannot begin anew, the next start goes on with it: {error}", readable=False)

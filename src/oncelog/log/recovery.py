@@ -18,6 +18,7 @@ from crc32c import crc32c
 from oncelog.clock import Now
 from oncelog.log import snapshots
 from oncelog.log.aborted import Aborted, AbortedTransactions
+from oncelog.log.batch_replay import aborted_within, replay_whole
 from oncelog.log.beginning_swap import finish_beginning
 from oncelog.log.compaction_swap import finish_swaps
 from oncelog.log.disk import Disk
@@ -38,7 +39,6 @@ from oncelog.log.names import (
     snapshot_path,
 )
 from oncelog.log.notes import Opened, read_opened, read_start, what_is_wrong_with_owner, write_start
-from oncelog.log.replay import aborted_within, replay_whole
 from oncelog.log.search import whole_behind
 from oncelog.log.segment import Segment
 from oncelog.log.snapshots import RecoveryPoint, Snapshot

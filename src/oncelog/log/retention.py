@@ -18,7 +18,7 @@ from oncelog.log import snapshots
 from oncelog.log.notes import write_start
 from oncelog.log.parts import Parts
 from oncelog.log.segment import Segment
-from oncelog.log.steps import Steps
+from oncelog.log.work_steps import Steps
 
 logger = logging.getLogger(__name__)
 

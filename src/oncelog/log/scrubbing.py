@@ -7,8 +7,8 @@ before a reader does; `server/scrubber.py` says when which stretch is due.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from oncelog.log.checking import Unreadable, batches
 from oncelog.log.disk import Disk
+from oncelog.log.partition_checking import Unreadable, batches
 from oncelog.log.search import first_whole
 from oncelog.records.header import body_crc
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 from oncelog.clock import Now
 from oncelog.log import snapshots
+from oncelog.log.batch_replay import replaying
 from oncelog.log.disk import Disk
-from oncelog.log.replay import replaying
 from oncelog.log.segment import Segment
 from oncelog.log.segments import Segments
-from oncelog.log.steps import Steps, at_once
+from oncelog.log.work_steps import Steps, at_once
 from oncelog.producers import CorruptSnapshot, ProducerMap
 
 

@@ -20,15 +20,15 @@ from oncelog.flow.messages import End
 from oncelog.flow.program import Program
 from oncelog.runner import topics
 from oncelog.runner.agreeing import Agreed, Agreement
+from oncelog.runner.batch_encoding import Encoding
 from oncelog.runner.cluster import Cluster, check_properties
 from oncelog.runner.elsewhere import CellElsewhere
-from oncelog.runner.encoding import Encoding
 from oncelog.runner.gone import GONE_S, missing
 from oncelog.runner.holder import CellHolder
 from oncelog.runner.layout import Layout, StageLayout, TopicIds
 from oncelog.runner.life import CLOCK
 from oncelog.runner.progress import Progress
-from oncelog.runner.told import ToldOnce
+from oncelog.runner.told_once import ToldOnce
 from oncelog.runner.unread import Known, Unread, unread
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from oncelog.flow.formats import Commit, Tenancy
 from oncelog.flow.holding import Encode
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import End, Ended
+from oncelog.flow.part_running import PartWork
 from oncelog.flow.parts import Part
-from oncelog.flow.running import PartWork
 from oncelog.flow.states import State
 from oncelog.runner.cluster import Cluster
 from oncelog.runner.life import CLOCK, Life

@@ -37,8 +37,8 @@ from oncelog.flow.messages import (
     Records,
     WriteRows,
 )
+from oncelog.flow.part_running import takes_columns
 from oncelog.flow.parts import Part
-from oncelog.flow.running import takes_columns
 from oncelog.flow.states import State
 from oncelog.records.build import build_batch
 from oncelog.runner.cluster import Cluster, journal_batches

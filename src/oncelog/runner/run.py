@@ -15,11 +15,11 @@ from oncelog.clock import monotonic_s
 from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.flow.program import Program
 from oncelog.runner.agreeing import Agreed
+from oncelog.runner.cell_sharing import SharingEngine
 from oncelog.runner.engine import Engine
 from oncelog.runner.layout import Layout
 from oncelog.runner.metrics import Scraped
 from oncelog.runner.progress import CellProgress, Progress
-from oncelog.runner.sharing import SharingEngine
 from oncelog.waiting import until_set
 
 END: Final = "end"

@@ -7,7 +7,7 @@ for the decisions to be indexed anew.
 from collections.abc import Collection, Generator
 from typing import Any, Final
 
-from oncelog.log.steps import Steps
+from oncelog.log.work_steps import Steps
 from oncelog.security.bindings import Binding, Filter, Invalid, new_filter
 from oncelog.security.documents import Document, Kind
 from oncelog.server.call import Call

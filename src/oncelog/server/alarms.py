@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Protocol
 
-from oncelog.log.steps import Pauses
+from oncelog.log.work_steps import Pauses
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from oncelog.log.steps import Steps
+from oncelog.log.work_steps import Steps
 from oncelog.security.operations import Operation
 from oncelog.server.call import Call
 from oncelog.server.config_resources import demand_configs

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from oncelog.clock import Now, monotonic_ns
 from oncelog.log.slices import Slice
-from oncelog.log.steps import Pauses
+from oncelog.log.work_steps import Pauses
 from oncelog.server.access import ANONYMOUS, EVERY_RIGHT, Rights
 from oncelog.server.broker import Broker
 from oncelog.wire.messages import Schema, schema

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from oncelog.clock import Now
-from oncelog.log.steps import Steps
+from oncelog.log.work_steps import Steps
 from oncelog.security.operations import Operation as Right
 from oncelog.security.operations import Resource as Guarded
 from oncelog.server.access import Rights

@@ -30,8 +30,8 @@ from oncelog.server.produce import Producing
 from oncelog.server.produce_pattern import Pattern
 from oncelog.server.produce_transactions import Verification, VerifyFirst
 from oncelog.server.produce_turns import InTurns, TurnsFirst
-from oncelog.server.reading import read_by_kio, read_fast
 from oncelog.server.receiver import LARGE_FRAME_BYTES, Receiver
+from oncelog.server.request_reading import read_by_kio, read_fast
 from oncelog.server.throttle import Throttle, slow_down, throttle_of
 from oncelog.server.unanswered import Unanswered
 from oncelog.wire.frames import (

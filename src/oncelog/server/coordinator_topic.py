@@ -14,7 +14,7 @@ from typing import NamedTuple
 from oncelog.clock import Now
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import End, Fate, PartitionLog, Staged
-from oncelog.log.steps import Steps, at_once
+from oncelog.log.work_steps import Steps, at_once
 from oncelog.producers import Decision
 from oncelog.records.build import build_batch
 from oncelog.records.header import NO_PRODUCER_ID, read_header

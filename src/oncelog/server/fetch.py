@@ -11,7 +11,7 @@ from uuid import UUID
 from oncelog.log.errors import Damaged, LogError, OffsetOutOfRange
 from oncelog.log.partition import PartitionLog
 from oncelog.log.slices import Slice
-from oncelog.log.steps import at_once
+from oncelog.log.work_steps import at_once
 from oncelog.security.operations import Operation, Resource
 from oncelog.server.api_rights import demand
 from oncelog.server.call import Call, Encoded

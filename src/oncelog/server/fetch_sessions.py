@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from oncelog.log.steps import Steps
+from oncelog.log.work_steps import Steps
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.wire.fetch_request import FetchPartition, FetchRequest
 from oncelog.wire.hot import NO_TAGS, Fetched

@@ -13,7 +13,7 @@ from oncelog.server.broker import Broker
 from oncelog.server.call import AnswerTooLarge, Call, Encoded
 from oncelog.server.eagerly import begun
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.reading import read_by_kio
+from oncelog.server.request_reading import read_by_kio
 from oncelog.wire.frames import MalformedFrame
 
 

@@ -14,7 +14,7 @@ from oncelog.log.config import LogConfig
 from oncelog.log.disk import Disk
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog
-from oncelog.log.steps import Steps, at_once
+from oncelog.log.work_steps import Steps, at_once
 from oncelog.producers import ProducerMap
 from oncelog.security.documents import Change, Kind, TooMuch
 from oncelog.server.errors import ErrorCode, KafkaError, MayNotBeDurable

@@ -18,7 +18,7 @@ from uuid import UUID
 from oncelog.clock import Now
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog
-from oncelog.log.steps import Steps
+from oncelog.log.work_steps import Steps
 from oncelog.records.build import build_batch
 from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import read_header
@@ -26,7 +26,7 @@ from oncelog.records.read import Record
 from oncelog.security import documents
 from oncelog.security.documents import Document, Kind
 from oncelog.server.errors import ErrorCode, KafkaError, MayNotBeDurable
-from oncelog.server.replay import records_in
+from oncelog.server.topic_replay import records_in
 
 _TOPIC_PREFIX = "topic:"
 _BROKER_KEY = "broker"

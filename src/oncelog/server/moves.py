@@ -16,11 +16,11 @@ from typing import Protocol
 
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import End, Fate
-from oncelog.log.steps import Pauses
+from oncelog.log.work_steps import Pauses
 from oncelog.server.alarms import InTurns
 from oncelog.server.coordinator_topic import BadRecord, CoordinatorTopic
 from oncelog.server.high_watermark import when_settled
-from oncelog.server.replay import EndOfTransaction, kept_in
+from oncelog.server.topic_replay import EndOfTransaction, kept_in
 from oncelog.server.topics import Partition
 
 logger = logging.getLogger(__name__)

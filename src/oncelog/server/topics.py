@@ -14,12 +14,12 @@ from uuid import UUID
 
 from oncelog.clock import Now
 from oncelog.log.checkpoint import Checkpointer
-from oncelog.log.closing import close_all
+from oncelog.log.closing_logs import close_all
 from oncelog.log.config import LogConfig
 from oncelog.log.disk import Disk
 from oncelog.log.handles import MAX_FILES, Handles, Pace
 from oncelog.log.partition import PartitionLog
-from oncelog.log.steps import Steps, at_once
+from oncelog.log.work_steps import Steps, at_once
 from oncelog.producers import ProducerMap
 from oncelog.security.documents import Change, Document, Kind
 from oncelog.server import topic_configs, topic_rules

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TypeVar
 
-from oncelog.log.steps import Pauses, Steps
+from oncelog.log.work_steps import Pauses, Steps
 
 TURN_MS = 5
 

@@ -9,13 +9,13 @@ from oncelog.spark.idle_workers import end_quietly
 
 if TYPE_CHECKING:
     from oncelog.spark.checking import check as check
-    from oncelog.spark.copying.running import copy_topic as copy_topic
+    from oncelog.spark.copying.copy_running import copy_topic as copy_topic
     from oncelog.spark.sealed.sealing import sealed as sealed
     from oncelog.spark.session import session as session
 
 __all__ = ["check", "copy_topic", "sealed", "session"]
 
-_WHERE = {"check": "checking", "copy_topic": "copying.running", "sealed": "sealed.sealing", "session": "session"}
+_WHERE = {"check": "checking", "copy_topic": "copying.copy_running", "sealed": "sealed.sealing", "session": "session"}
 
 
 class _Exported:

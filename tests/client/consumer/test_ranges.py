@@ -19,7 +19,7 @@ from oncelog.client.consumer.ranges import DataLost, Range, read_columns, read_r
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.fetching.fetcher import Fetcher
 from oncelog.client.fetching.values import Fetch, Fetched, FetchLimits, Leader
-from oncelog.client.net import warm
+from oncelog.client.net import warm_connections
 from oncelog.client.types import TopicPartition
 from oncelog.embedded import Server
 from oncelog.records.build import build_batch
@@ -237,10 +237,10 @@ def test_connections_stay_open_from_range_to_range(server: Server, mixed: tuple[
 
 def test_no_more_than_a_few_clusters_are_kept_open(server: Server, mixed: tuple[str, list[Row]]) -> None:
     topic, _ = mixed
-    for _ in range(warm.MOST + 3):
+    for _ in range(warm_connections.MOST + 3):
         read(server.bootstrap_servers, topic, 0, 10, client_id=f"many-{next(_unused)}")
-    assert len(warm._kept) <= warm.MOST
-    until(lambda: server.broker.metrics.connections_open <= 2 * warm.MOST + 2, "the others to be closed")
+    assert len(warm_connections._kept) <= warm_connections.MOST
+    until(lambda: server.broker.metrics.connections_open <= 2 * warm_connections.MOST + 2, "the others to be closed")
 
 
 def test_a_range_that_is_left_half_way_leaves_nothing_behind(server: Server, mixed: tuple[str, list[Row]]) -> None:
@@ -254,7 +254,7 @@ def test_a_range_that_is_left_half_way_leaves_nothing_behind(server: Server, mix
         found.close()  # type: ignore[attr-defined]
         assert read(servers, topic, 7, 9) == rows[7:9]
     assert set(threading.enumerate()) == before
-    assert all(each.users == 0 for each in warm._kept.values())
+    assert all(each.users == 0 for each in warm_connections._kept.values())
 
 
 def test_a_forked_process_reads_over_connections_of_its_own(server: Server, mixed: tuple[str, list[Row]]) -> None:

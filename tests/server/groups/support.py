@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from oncelog.clock import ManualClock
 from oncelog.log.disk import Disk
-from oncelog.log.steps import at_once
+from oncelog.log.work_steps import at_once
 from oncelog.producers import ProducerMap
 from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.groups.messages import JoinAnswer, JoinRequest

@@ -3,7 +3,7 @@
 import pytest
 
 from oncelog.clock import ManualClock
-from oncelog.log.steps import Pauses, at_once
+from oncelog.log.work_steps import Pauses, at_once
 from oncelog.server.alarms import HEARING_MS, STOOD_STILL_MS, Alarms, InTurns
 from tests.server.groups.support import ManualTimers
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.log.steps import Steps, at_once
+from oncelog.log.work_steps import Steps, at_once
 from oncelog.producers import ProducerMap
 from oncelog.replication.leadership import Leadership
 from oncelog.server.errors import ErrorCode

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.log.steps import Pauses, at_once
+from oncelog.log.work_steps import Pauses, at_once
 from oncelog.server.api import apis
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError

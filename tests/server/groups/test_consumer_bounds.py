@@ -290,7 +290,7 @@ async def test_topics_that_come_while_others_are_found_are_found_by_the_next_hea
 async def test_what_a_group_knows_is_not_looked_for_again_however_many_patterns_there_are(
     many: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finding, "KEPT", 1)
+    monkeypatch.setattr(pattern_finding, "KEPT", 1)
     aside = Aside(many)
     call = call_of(many, aside)
     epochs = {}

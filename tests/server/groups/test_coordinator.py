@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from oncelog.log.disk import read_whole
-from oncelog.log.steps import at_once
+from oncelog.log.work_steps import at_once
 from oncelog.server.alarms import STOOD_STILL_MS
 from oncelog.server.api import apis
 from oncelog.server.call import Call

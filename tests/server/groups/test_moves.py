@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from oncelog.log.steps import at_once
+from oncelog.log.work_steps import at_once
 from oncelog.server import moves as server_moves
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups import moves

@@ -7,7 +7,7 @@ from typing import Any
 
 from oncelog.clock import ManualClock
 from oncelog.log.partition import PartitionLog
-from oncelog.log.steps import Pauses
+from oncelog.log.work_steps import Pauses
 from oncelog.producers import ProducerMap
 from oncelog.records.build import build_batch
 from oncelog.records.header import read_header

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from oncelog.clock import ManualClock
 from oncelog.log.disk import Disk
-from oncelog.log.steps import Pauses
+from oncelog.log.work_steps import Pauses
 from oncelog.producers import ProducerMap
 from oncelog.records.build import build_batch
 from oncelog.records.header import check_in_transaction

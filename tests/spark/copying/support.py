@@ -7,9 +7,9 @@ from oncelog.client.consumer.consumer import Consumer
 from oncelog.client.types import OFFSET_BEGINNING, TopicPartition
 from oncelog.records.build import build_batch
 from oncelog.spark.copying.cluster import Cluster
+from oncelog.spark.copying.copy_planning import Plan, Spec
 from oncelog.spark.copying.job import Copied, Task
 from oncelog.spark.copying.moving import run
-from oncelog.spark.copying.planning import Plan, Spec
 from oncelog.spark.copying.tasks import shared_out
 from tests.raw import RawConnection
 

@@ -11,8 +11,8 @@ import pytest
 
 from oncelog.client.admin import Admin
 from oncelog.client.types import NewPartitions
-from oncelog.spark.copying.planning import Plan
-from oncelog.spark.copying.running import Copying
+from oncelog.spark.copying.copy_planning import Plan
+from oncelog.spark.copying.copy_running import Copying
 from oncelog.spark.jobs import words_of
 from oncelog.spark.sink.milestones import SENT
 from tests.cli.running import START, Oncelog, ended

@@ -14,10 +14,10 @@ from oncelog.clock import wall_s
 from oncelog.records import passing_columns
 from oncelog.records.build import build_batch
 from oncelog.records.header import headers
-from oncelog.spark.copying import moving, planning
+from oncelog.spark.copying import copy_planning, moving
+from oncelog.spark.copying.copy_planning import Plan
 from oncelog.spark.copying.job import Copied, CopyRefused, Task
 from oncelog.spark.copying.moving import run
-from oncelog.spark.copying.planning import Plan
 from oncelog.spark.sink.milestones import ACKNOWLEDGED, BEGUN, FIRST_SEND, RESUMED, RETURNING, SENT, STATE_READ
 from tests.peers.apache import quick_kafka
 from tests.peers.server_process import ServerProcess
@@ -209,7 +209,7 @@ def test_a_copy_that_follows_leaves_no_more_records_than_some_in_its_topic(
     server: ServerProcess, raw: RawConnection, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tasks are told of all of them, five times a second, for as long as it goes on."""
-    monkeypatch.setattr(planning, "MOST_OUTLIVED", 3)
+    monkeypatch.setattr(copy_planning, "MOST_OUTLIVED", 3)
     with Plan(Copy(server.bootstrap_servers, source, f"{source}-copy").spec) as plan:
         job = plan.job()
         standing = plan.standing(job)

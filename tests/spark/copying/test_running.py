@@ -8,8 +8,8 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 
+from oncelog.spark.copying.copy_running import Copying
 from oncelog.spark.copying.job import Order, SparkGone
-from oncelog.spark.copying.running import Copying
 
 
 def copying(spark: Any, *orders: Order) -> Copying:

@@ -13,9 +13,9 @@ from oncelog.clock import SystemClock
 from oncelog.embedded import Server
 from oncelog.records.header import headers
 from oncelog.spark.copying import moving
+from oncelog.spark.copying.copy_planning import Plan
 from oncelog.spark.copying.job import CopyRefused
 from oncelog.spark.copying.lane import Lane
-from oncelog.spark.copying.planning import Plan
 from oncelog.spark.sink.milestones import FIRST_SEND, SENT
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection

@@ -22,9 +22,9 @@ from pyspark.sql.types import (
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import sink_options
 from oncelog.spark.sink.batch import BatchWriter
-from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.columns import check_columns
 from oncelog.spark.sink.direct import StreamWriter
+from oncelog.spark.sink.option_checking import lane_properties
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 PAIR = StructType([StructField("key", StringType()), StructField("value", BinaryType())])

@@ -18,7 +18,7 @@ from oncelog.spark.sink.lane import (
     encode,
     key_of,
 )
-from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.sink_register import Standing
 
 OWNER = SinkClaim("s", "q", 5, "o")
 LANES: Json = {"topics": {"out": {"count": 1}}}

@@ -20,7 +20,7 @@ from oncelog.spark.sink.driver import commit_batch
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import LaneMessage, LanePlace
 from oncelog.spark.sink.lane_writer import LaneWriter
-from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.sink_register import Standing
 from tests.model.turns import Actor
 from tests.spark.sink.twin import MOST_PARTITIONS, MemoryCluster, MemoryProducer, MemoryTopic, World
 

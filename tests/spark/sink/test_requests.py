@@ -6,10 +6,10 @@ import pytest
 
 from oncelog.client.net.connection import Connection
 from oncelog.client.saving.errors import TopicGone
-from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.lane import LanePlace
 from oncelog.spark.sink.lane_writer import LaneWriter
-from oncelog.spark.sink.warm import cluster
+from oncelog.spark.sink.option_checking import lane_properties
+from oncelog.spark.sink.warm_worker import cluster
 from oncelog.wire.hot import PRODUCE_TOPIC_IDS
 from oncelog.wire.hot_client import PRODUCE_KEY
 from tests.peers.server_process import ServerProcess

@@ -29,7 +29,7 @@ from oncelog.spark.sink.lane import (
     key_of,
     kind_of_key,
 )
-from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.sink_register import Standing
 
 OWNER = SinkClaim("s", "q", 0, "owner")
 PRODUCER: Json = {"topics": {"out": {"count": 2}}}

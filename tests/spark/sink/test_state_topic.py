@@ -16,9 +16,9 @@ from oncelog.records.read import records_of
 from oncelog.slots.register import Record
 from oncelog.spark.sink.errors import MayPass, SinkRefused
 from oncelog.spark.sink.lane import VERSION, VERSION_KEY, topic_of
-from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.sink_register import Standing
 from oncelog.spark.sink.state_topic import KIND, StateTopic
-from oncelog.spark.sink.warm import read_on
+from oncelog.spark.sink.warm_worker import read_on
 from tests.spark.sink.test_standing import Log
 from tests.spark.sink.twin import MemoryCluster, World
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from oncelog.client.errors import KafkaException
-from oncelog.spark.sink import warm
+from oncelog.spark.sink import warm_worker
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -17,21 +17,21 @@ def threads() -> int:
 def test_connections_that_are_used_outlive_that_others_are_used_more() -> None:
     """A driver may run more sealed queries, each with properties of its own, than clusters are kept."""
     before = threads()
-    used = warm.cluster(NOBODY | {"client.id": "used"})
-    for number in range(warm.MOST_CLUSTERS):
-        warm.cluster(NOBODY | {"client.id": f"other {number}"})
+    used = warm_worker.cluster(NOBODY | {"client.id": "used"})
+    for number in range(warm_worker.MOST_CLUSTERS):
+        warm_worker.cluster(NOBODY | {"client.id": f"other {number}"})
 
     async def is_alive() -> bool:
         return True
 
     assert used.run(is_alive())
-    assert threads() <= before + warm.MOST_CLUSTERS + 1
+    assert threads() <= before + warm_worker.MOST_CLUSTERS + 1
     del used
-    assert threads() <= before + warm.MOST_CLUSTERS, "with its last user it ends"
+    assert threads() <= before + warm_worker.MOST_CLUSTERS, "with its last user it ends"
 
 
 def test_settings_that_cannot_be_used_leave_no_thread_behind() -> None:
     before = threads()
     with pytest.raises(KafkaException):
-        warm.cluster(NOBODY | {"security.protocol": "ssl", "ssl.ca.location": "/nowhere/at/all"})
+        warm_worker.cluster(NOBODY | {"security.protocol": "ssl", "ssl.ca.location": "/nowhere/at/all"})
     assert threads() == before

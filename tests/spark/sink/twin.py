@@ -28,9 +28,9 @@ from oncelog.spark.sink.lane import Json, topic_of
 from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.rows import Portion
 from oncelog.spark.sink.saved_lanes import identity_of, only_added, places_of, together, untouched
-from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.sink_register import Standing
 from oncelog.spark.sink.state_topic import KIND, StateTopic
-from oncelog.spark.sink.warm import Cluster
+from oncelog.spark.sink.warm_worker import Cluster
 from tests.model.partition import Partition, Producers, Wire
 from tests.model.topic import CompactedTopic
 from tests.model.turns import Actor, point

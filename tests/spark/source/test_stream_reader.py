@@ -17,9 +17,9 @@ from oncelog.client.types import TopicPartition
 from oncelog.clock import monotonic_s
 from oncelog.spark.option import BadOption
 from oncelog.spark.source import group, stream
+from oncelog.spark.source.broker_offsets import NoSuchTopic, Planner
 from oncelog.spark.source.columns import schema
 from oncelog.spark.source.errors import SourceError
-from oncelog.spark.source.planning import NoSuchTopic, Planner
 from oncelog.spark.source.stream import StreamReader
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection

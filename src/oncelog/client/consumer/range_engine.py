@@ -12,7 +12,7 @@ from oncelog.client.fetching.events import Chunk, EndReached, Failed
 from oncelog.client.fetching.values import EARLIEST, LATEST, Partition
 from oncelog.client.net.offsets import list_offsets
 from oncelog.client.net.tasks import Tasks
-from oncelog.client.net.warm import Warm
+from oncelog.client.net.warm_connections import Warm
 from oncelog.client.properties import ConsumerSettings
 from oncelog.clock import monotonic_s
 from oncelog.waiting import until_set

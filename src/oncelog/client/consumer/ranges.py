@@ -15,7 +15,7 @@ from oncelog.client.consumer.engine import Told
 from oncelog.client.consumer.range_engine import Idle, RangeEngine
 from oncelog.client.errors import KafkaError, KafkaException, is_retriable
 from oncelog.client.fetching.events import Chunk, Failed
-from oncelog.client.net.warm import cool, warm
+from oncelog.client.net.warm_connections import cool, warm
 from oncelog.clock import monotonic_s
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from oncelog.client.net.metadata import BrokerAddress, Metadata
 from oncelog.client.net.opening import Opener
 from oncelog.client.net.pool import Open, Pool
 from oncelog.client.net.refreshing import ATTEMPTS, Refresher
-from oncelog.client.net.sharing import Shared
+from oncelog.client.net.shared_work import Shared
 from oncelog.client.net.tasks import Tasks
 from oncelog.client.statistics.traffic import Traffic
 from oncelog.wire.requests import RequestSchema

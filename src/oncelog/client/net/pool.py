@@ -12,7 +12,7 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.backoff import Backoff
 from oncelog.client.net.connection import Connection, Endpoint
 from oncelog.client.net.reach import SLOW_S, Reach
-from oncelog.client.net.sharing import Shared, closed_meanwhile
+from oncelog.client.net.shared_work import Shared, closed_meanwhile
 from oncelog.client.statistics.traffic import Traffic
 
 if TYPE_CHECKING:

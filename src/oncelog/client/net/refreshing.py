@@ -13,7 +13,7 @@ from uuid import UUID
 from oncelog.client.errors import KafkaError, KafkaException, error_of
 from oncelog.client.net.connection import Connection
 from oncelog.client.net.metadata import UNKNOWN_TOPIC, Metadata
-from oncelog.client.net.sharing import Shared
+from oncelog.client.net.shared_work import Shared
 from oncelog.wire.requests import RequestSchema
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from oncelog.flow.messages import (
     Recall,
     WriteRows,
 )
+from oncelog.flow.part_running import PartWork
 from oncelog.flow.planning import Source
-from oncelog.flow.running import PartWork
 from oncelog.flow.simulation.duties import LIMITS, Duty
 from oncelog.flow.simulation.topics import NOBODYS, Files, Topics, Wire, wire_of
 from oncelog.records.build import build_batch

@@ -12,8 +12,8 @@ from oncelog.flow.formats import Range
 from oncelog.flow.held import outputs_of
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import Records, Row
+from oncelog.flow.part_running import PartWork
 from oncelog.flow.parts import Part
-from oncelog.flow.running import PartWork
 from oncelog.flow.simulation.duties import Duty
 from oncelog.flow.simulation.engine import Stopped
 from oncelog.flow.simulation.story import shown

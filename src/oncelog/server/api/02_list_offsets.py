@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog, TimestampOffset
-from oncelog.log.steps import Steps
+from oncelog.log.work_steps import Steps
 from oncelog.security.operations import Operation, Resource
 from oncelog.server.api import Api
 from oncelog.server.api_rights import demand

@@ -5,7 +5,7 @@ Superseded by IncrementalAlterConfigs, and still what older clients send.
 
 from typing import Any
 
-from oncelog.log.steps import Steps
+from oncelog.log.work_steps import Steps
 from oncelog.server.alterations import answer_each
 from oncelog.server.api import Api
 from oncelog.server.call import Call

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from oncelog.log.steps import Steps
+from oncelog.log.work_steps import Steps
 from oncelog.server.alterations import answer_each
 from oncelog.server.api import Api
 from oncelog.server.call import Call

@@ -14,7 +14,7 @@ from oncelog.server.api import Api
 from oncelog.server.api_rights import demand
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.groups.consumer.finding import MayKnow
+from oncelog.server.groups.consumer.pattern_finding import MayKnow
 from oncelog.server.groups.consumer.topics import Found
 from oncelog.server.groups.consumer.values import JOINS, LEAVES_FOR_A_WHILE, Beat, BeatAnswer, Place, Places
 from oncelog.server.names import MOST_ID_CHARACTERS

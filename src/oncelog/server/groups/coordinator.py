@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Generator, Iterable
 from typing import TypeVar
 
 from oncelog.clock import Clock, Now
-from oncelog.log.steps import Pauses, Steps, at_once
+from oncelog.log.work_steps import Pauses, Steps, at_once
 from oncelog.server.alarms import Alarms, CallLater, InTurns, TimerHandle
 from oncelog.server.coordinator_topic import KeyValue
 from oncelog.server.errors import ErrorCode, KafkaError

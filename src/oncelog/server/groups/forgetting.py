@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from oncelog.clock import Now
-from oncelog.log.steps import Pauses
+from oncelog.log.work_steps import Pauses
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.offsets import TopicPartition, expired
 from oncelog.server.groups.records import CommittedOffset

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from oncelog.clock import Now
-from oncelog.log.steps import Pauses
+from oncelog.log.work_steps import Pauses
 from oncelog.server.coordinator_topic import InTransaction
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.consumer.values import Place

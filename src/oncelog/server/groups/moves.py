@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from struct import error as StructError
 
 from oncelog.clock import Clock
-from oncelog.log.steps import Pauses
+from oncelog.log.work_steps import Pauses
 from oncelog.server.coordinator_topic import BadRecord
 from oncelog.server.groups import records
 from oncelog.server.groups.consumer import records as consumer_records

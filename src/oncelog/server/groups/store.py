@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from oncelog.clock import Now
 from oncelog.log.partition import End, Fate
-from oncelog.log.steps import Pauses
+from oncelog.log.work_steps import Pauses
 from oncelog.server.coordinator_topic import CoordinatorTopic, InTransaction, KeyValue, Kind
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups import records

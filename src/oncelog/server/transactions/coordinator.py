@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from oncelog.clock import Clock, Now
 from oncelog.log.partition import End, Fate
-from oncelog.log.steps import Pauses, Steps
+from oncelog.log.work_steps import Pauses, Steps
 from oncelog.server.alarms import Alarms, CallLater, InTurns, TimerHandle
 from oncelog.server.coordinator_topic import CoordinatorTopic, KeyValue, Kind, bytes_of_record
 from oncelog.server.eagerly import Pending, begun

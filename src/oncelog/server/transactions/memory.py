@@ -3,7 +3,7 @@ see `server/moves.py`. Ids, and the partitions of all their transactions, are he
 
 from collections.abc import Callable
 
-from oncelog.log.steps import Pauses
+from oncelog.log.work_steps import Pauses
 from oncelog.server.coordinator_topic import BadRecord, CoordinatorTopic
 from oncelog.server.moves import IsOn, Records
 from oncelog.server.shares import Shares

@@ -20,8 +20,8 @@ from oncelog.slots import Identity, Span
 from oncelog.slots.chain import SavedPartition
 from oncelog.spark.copying.job import Copied, CopyRefused, Job, Order, Task
 from oncelog.spark.copying.lane import Lane, Standing
+from oncelog.spark.copying.lane_resuming import Resumed, check_written, resume
 from oncelog.spark.copying.log import CopyLog
-from oncelog.spark.copying.resuming import Resumed, check_written, resume
 from oncelog.spark.sink.milestones import ACKNOWLEDGED, BEGUN, FIRST_SEND, RESUMED, RETURNING, SENT, STATE_READ, reached
 
 if TYPE_CHECKING:

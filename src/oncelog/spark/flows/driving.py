@@ -19,7 +19,7 @@ from oncelog.flow.formats import Unreadable
 from oncelog.flow.program import Program
 from oncelog.runner.engine import OUTRANKED
 from oncelog.runner.layout import Layout
-from oncelog.runner.watching import Wake, WatchingEngine
+from oncelog.runner.run_watching import Wake, WatchingEngine
 from oncelog.spark.flows.tenant import Outcome, Tenant
 from oncelog.spark.jobs import context_of, is_gone, lines, words_of
 

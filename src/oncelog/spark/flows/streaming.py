@@ -17,7 +17,7 @@ from oncelog.flow.program import Program
 from oncelog.runner.layout import Layout
 from oncelog.runner.life import CLOCK
 from oncelog.runner.run import Run, has_end
-from oncelog.runner.watching import Wake, WatchingEngine
+from oncelog.runner.run_watching import Wake, WatchingEngine
 from oncelog.spark.flows.driving import Cells, shared_out
 from oncelog.spark.flows.starting import tasks_for
 from oncelog.spark.flows.tenant import Tenant

@@ -14,7 +14,7 @@ from oncelog.clock import wall_s
 from oncelog.flow.errors import FlowFailed
 from oncelog.flow.formats import Tenancy
 from oncelog.flow.program import Program
-from oncelog.runner.encoding import load_loops
+from oncelog.runner.batch_encoding import load_loops
 from oncelog.runner.engine import Engine, Share
 from oncelog.runner.run import Run
 

@@ -10,11 +10,11 @@ from pyspark.sql.types import NullType
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import sink_options
 from oncelog.spark.sealed.batch import Sealing
+from oncelog.spark.sealed.file_sending import SparkLanes
 from oncelog.spark.sealed.manifest import Owner, SealedError
-from oncelog.spark.sealed.sending import SparkLanes
 from oncelog.spark.sealed.surroundings import query_of, run_of, storage_of
-from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.columns import check_columns
+from oncelog.spark.sink.option_checking import lane_properties
 
 _given: Final[dict[str, tuple[str, int]]] = {}  # the run and its last batch, by what only one frame of it may use
 

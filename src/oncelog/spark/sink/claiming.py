@@ -26,7 +26,7 @@ from oncelog.spark.sink.lane import (
     encode,
     key_of,
 )
-from oncelog.spark.sink.standing import Standing, batch_of, fact_about
+from oncelog.spark.sink.sink_register import Standing, batch_of, fact_about
 from oncelog.spark.sink.state_topic import StateTopic
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from enum import Enum
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import LaneMessage, SinkState, topic_of
-from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.sink_register import Standing
 
 
 class Doing(Enum):

@@ -31,7 +31,7 @@ from oncelog.spark.retention import kept_ms
 from oncelog.spark.sink.saved_lanes import check_ends, identity_of, only_added, places_of, untouched
 
 if TYPE_CHECKING:
-    from oncelog.spark.sink.comparing import Kept
+    from oncelog.spark.sink.replay_comparing import Kept
 
 CONFIG_MS: Final = 10_000
 LAG_S: Final = 3.0  # so long a broker may lag behind that does not know a topic
@@ -134,7 +134,7 @@ class Destination:
         self, before: SavedProducer, after: SavedProducer, kept: "Kept", topic: str | None
     ) -> str | None:
         """Between what a lane has written of a batch and its rows now."""
-        from oncelog.spark.sink.comparing import first_difference  # the compiled loops, which drivers do without
+        from oncelog.spark.sink.replay_comparing import first_difference  # the compiled loops, which drivers do without
 
         await self._brokers.refresh(after.topics)
         return await first_difference(self._brokers, before, after, kept, topic)

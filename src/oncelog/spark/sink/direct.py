@@ -9,9 +9,9 @@ from pyspark.sql.types import StructType
 
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import sink_options
-from oncelog.spark.sink.checking import check_options
 from oncelog.spark.sink.columns import check_columns
 from oncelog.spark.sink.lane import LanePlace
+from oncelog.spark.sink.option_checking import check_options
 from oncelog.spark.sink.written import Written, attempt, lanes_of
 from oncelog.spark.worker import keep_imports
 

@@ -15,17 +15,17 @@ from oncelog.slots.register import Outcome
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.retention import soon_gone
 from oncelog.spark.sink import milestones
-from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.claiming import announce
 from oncelog.spark.sink.deciding import Doing, check_claimed, check_same, check_topic, decide, other_lanes, topic_gone
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused
-from oncelog.spark.sink.following import following
 from oncelog.spark.sink.lane import STATE, LaneMessage, SinkState
 from oncelog.spark.sink.milestones import reached
-from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.next_state import following
+from oncelog.spark.sink.option_checking import lane_properties
+from oncelog.spark.sink.sink_register import Standing
 from oncelog.spark.sink.state_topic import StateTopic
-from oncelog.spark.sink.warm import Cluster, cluster, read_on
+from oncelog.spark.sink.warm_worker import Cluster, cluster, read_on
 
 _log: Final = logging.getLogger("oncelog.spark")
 _warned: Final[set[str]] = set()

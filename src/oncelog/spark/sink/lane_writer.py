@@ -21,9 +21,7 @@ from oncelog.client import KafkaError, KafkaException, SavedProducer
 from oncelog.client.door import BadSavedProducer, CannotResume, TopicGone, TopicMissing
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import milestones
-from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.claiming import Claims
-from oncelog.spark.sink.comparing import Kept
 from oncelog.spark.sink.deciding import Doing, cannot_begin, cannot_go_on, decide, difference, other_rows, topic_gone
 from oncelog.spark.sink.destination import LAG_S
 from oncelog.spark.sink.errors import MayPass, SinkRefused, refused
@@ -31,11 +29,13 @@ from oncelog.spark.sink.hashing import RowHash
 from oncelog.spark.sink.lane import Json, LaneMessage, LanePlace, SinkState
 from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.milestones import reached
+from oncelog.spark.sink.option_checking import lane_properties
+from oncelog.spark.sink.replay_comparing import Kept
 from oncelog.spark.sink.rows import Portion, chosen, columns_of, named_partitions, oldest_ms, portions
 from oncelog.spark.sink.saved_lanes import together
-from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.sink_register import Standing
 from oncelog.spark.sink.under_way import in_lane
-from oncelog.spark.sink.warm import Cluster, cluster, read_on
+from oncelog.spark.sink.warm_worker import Cluster, cluster, read_on
 
 LAST_LOOK_S: Final = LAG_S + 3.0  # only after that time is a topic believed to be gone
 _GIVEN_UP: Final = (KafkaError._MSG_TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID)

@@ -10,8 +10,8 @@ import pyarrow as pa
 from oncelog.client import KafkaError, KafkaException, Producer
 from oncelog.client.door import BulkSend
 from oncelog.spark.options import SinkOptions
-from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.errors import SinkRefused, refused
+from oncelog.spark.sink.option_checking import lane_properties
 from oncelog.spark.sink.rows import Portion, chosen, columns_of, portions
 from oncelog.spark.sink.under_way import in_lane
 

@@ -8,7 +8,7 @@ from typing import Final
 from oncelog.client.door import Brokers, RegisterKind, TopicKeeper, topic_keeper
 from oncelog.spark.sink.errors import MayPass, SinkRefused
 from oncelog.spark.sink.lane import topic_of
-from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.sink_register import Standing
 
 StateTopic = TopicKeeper[Standing]
 

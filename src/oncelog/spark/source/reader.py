@@ -11,9 +11,9 @@ from oncelog.spark.option import BadOption
 from oncelog.spark.options import source_options
 from oncelog.spark.source import range_task
 from oncelog.spark.source.bounds import EARLIEST, LATEST
+from oncelog.spark.source.broker_offsets import Planner
 from oncelog.spark.source.columns import check_schema
 from oncelog.spark.source.errors import lost
-from oncelog.spark.source.planning import Planner
 from oncelog.spark.source.positions import Split, split
 
 

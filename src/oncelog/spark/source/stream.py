@@ -15,9 +15,9 @@ from oncelog.clock import monotonic_s
 from oncelog.spark.options import source_options
 from oncelog.spark.source import group, positions, range_task
 from oncelog.spark.source.bounds import EARLIEST, Partition
+from oncelog.spark.source.broker_offsets import Planner
 from oncelog.spark.source.columns import check_schema
 from oncelog.spark.source.errors import lost
-from oncelog.spark.source.planning import Planner
 from oncelog.spark.source.positions import Offsets, Positions, Split
 
 

@@ -6,7 +6,6 @@ from typing import TypeVar
 from oncelog.clock import Now
 from oncelog.server.coordinator_topic import KeyValue
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.groups.consumer.finding import Finding, MayKnow, SeenTopics
 from oncelog.server.groups.consumer.group import ConsumerGroup
 from oncelog.server.groups.consumer.moving import downgraded, upgraded
 from oncelog.server.groups.consumer.records import encode

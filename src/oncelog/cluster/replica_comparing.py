@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 from crc32c import crc32c
 
-from oncelog.cluster.checking import check_folder
 from oncelog.cluster.file import META_FILE
-from oncelog.log.checking import Checked, OnBatch
+from oncelog.cluster.folder_checking import check_folder
 from oncelog.log.disk import Disk
 from oncelog.log.names import CLEANER_FILE, SNAPSHOT, offsets_of
+from oncelog.log.partition_checking import Checked, OnBatch
 from oncelog.log.snapshots import read_snapshot
 from oncelog.records.header import BatchHeader
 

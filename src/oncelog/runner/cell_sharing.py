@@ -17,7 +17,7 @@ from oncelog.flow.formats import Tenancy
 from oncelog.flow.program import Program
 from oncelog.runner.engine import OUTRANKED, Engine, Share
 from oncelog.runner.life import CLOCK
-from oncelog.runner.watching import Wake, WatchingEngine, failures
+from oncelog.runner.run_watching import Wake, WatchingEngine, failures
 
 _log: Final = logging.getLogger("oncelog.flow")
 

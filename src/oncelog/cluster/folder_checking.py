@@ -1,14 +1,14 @@
 """Reading a whole data folder, and changing nothing: `oncelog check`.
 
-What one partition's folder holds is checked in `log/checking.py`; here it is whether the folder as a whole is what a
-server left: its own file, the log of topics, a folder for each partition, and nothing that no topic knows.
+What one partition's folder holds is checked in `log/partition_checking.py`; here it is whether the folder as a whole is
+what a server left: its own file, the log of topics, a folder for each partition, and nothing that no topic knows.
 """
 
 from collections.abc import Callable, Iterator
 
 from oncelog.cluster.file import META_FILE, DamagedFolder, read_state
-from oncelog.log.checking import Checked, OnBatch, check_partition
 from oncelog.log.disk import Disk
+from oncelog.log.partition_checking import Checked, OnBatch, check_partition
 from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import BatchHeader
 from oncelog.records.read import Record, records_of

@@ -21,7 +21,7 @@ from oncelog.client.door import (
     producer_settings,
 )
 from oncelog.spark.sink.destination import Destination
-from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.sink_register import Standing
 from oncelog.spark.sink.state_topic import StateTopic, state_topic
 
 if TYPE_CHECKING:

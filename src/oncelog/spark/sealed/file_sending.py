@@ -10,11 +10,11 @@ from oncelog.spark.sealed.arrow_files import ArrowFiles
 from oncelog.spark.sealed.manifest import Manifest, Owner
 from oncelog.spark.sealed.parquet_files import ParquetFiles
 from oncelog.spark.sealed.tasks import send_lane
-from oncelog.spark.sink.checking import lane_properties
 from oncelog.spark.sink.deciding import Doing, decide
 from oncelog.spark.sink.driver import commit_batch
-from oncelog.spark.sink.standing import Standing
-from oncelog.spark.sink.warm import cluster
+from oncelog.spark.sink.option_checking import lane_properties
+from oncelog.spark.sink.sink_register import Standing
+from oncelog.spark.sink.warm_worker import cluster
 
 
 class SparkLanes:

@@ -15,7 +15,7 @@ MOST_AT_ONCE = 16
 CLIENT_ID = "oncelog"
 
 
-class Asking:
+class PeerConnections:
     def __init__(self, address: Callable[[int], tuple[str, int] | None], links: Links) -> None:
         self._address = address
         self._links = links

@@ -10,7 +10,7 @@ from oncelog.slots import Place
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.lane import LaneMessage, LaneState, SinkState
 from oncelog.spark.sink.saved_lanes import grown, together
-from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.sink_register import Standing
 from oncelog.spark.sink.state_topic import StateTopic
 
 # A lane that has no rows for this many batches is forgotten, and takes a new identity when it comes back.

@@ -7,7 +7,7 @@ from oncelog.clock import Now
 from oncelog.log.aborted import Aborted
 from oncelog.log.markers import marker_of
 from oncelog.log.segment import Segment
-from oncelog.log.steps import Pauses
+from oncelog.log.work_steps import Pauses
 from oncelog.producers import FIRST_KAFKA_PID, ProducerMap
 from oncelog.producers.markers import Marker
 from oncelog.records.header import CONTROL, TRANSACTIONAL, BatchHeader, Buffer

@@ -12,9 +12,9 @@ from typing import Any, Final
 from oncelog.client import KafkaException
 from oncelog.client.door import is_retriable
 from oncelog.clock import monotonic_s
+from oncelog.spark.copying.copy_planning import Plan, spec_of
 from oncelog.spark.copying.job import CopyFailed, CopyRefused, Job, Order, SparkGone, Task
 from oncelog.spark.copying.lane import Standing
-from oncelog.spark.copying.planning import Plan, spec_of
 from oncelog.spark.copying.tasks import Outcome, outcomes, shared_out
 from oncelog.spark.jobs import context_of
 
