@@ -10,7 +10,7 @@ from oncelog.spark.datasource import OncelogDataSource
 from oncelog.spark.sink.direct import StreamWriter, place_of_task
 from oncelog.spark.sink.lane import LaneMessage
 from oncelog.spark.sink.written import Written
-from oncelog.spark.worker import settle
+from oncelog.spark.worker import keep_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +24,7 @@ class UnsavedWriter(StreamWriter):
         try:
             write_plain(self._options, iterator)
         finally:
-            settle()
+            keep_imports()
         return Written(LaneMessage("unsaved", place.query, place.batch, place.lane, place.attempt, 0, "", None))
 
     def commit(self, messages: list[Any], batchId: int) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from oncelog.security.scram import Refused
 
-NO_MORE = b"\x01"  # what a client says once it has heard that its token is refused
 INVALID_TOKEN = '{"status":"invalid_token"}'
 # What anybody could sign with a key that everybody may read, and what nobody signed, are no signatures.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")

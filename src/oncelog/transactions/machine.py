@@ -71,7 +71,7 @@ def new(pid: int, timeout_ms: int, wall_ms: int) -> Transaction:
 
 
 def initialised(now: Transaction, timeout_ms: int, expected: Expected | None, wall_ms: int, fresh_pid: int) -> Answer:
-    """`fresh_pid` is used where the epochs of the present one are used up: ask `wants_fresh_pid`. To state
+    """`fresh_pid` is used where the epochs of the present one are used up (`is_epoch_exhausted`). To state
     PREPARE_EPOCH_FENCE, where a transaction is to be aborted first: it has the raised epoch, and is not stored."""
     if expected is not None and not _may_be(now, expected):
         return Refusal.FENCED
@@ -90,10 +90,6 @@ def initialised(now: Transaction, timeout_ms: int, expected: Expected | None, wa
     if expected.epoch == now.last_epoch:  # asked again: nobody else was initialised since
         return _begun(now, now.pid, now.epoch, now.last_epoch, timeout_ms, wall_ms)
     return Refusal.FENCED
-
-
-def wants_fresh_pid(now: Transaction) -> bool:
-    return now.is_epoch_exhausted
 
 
 def fenced(now: Transaction) -> Transaction:

@@ -113,11 +113,6 @@ class Connection:
         """Requests that wait for `release`."""
         return len(self._held or ())
 
-    @property
-    def unsent_bytes(self) -> int:
-        """What the network has not taken yet."""
-        return 0 if self.is_closed else self._transport.get_write_buffer_size()
-
     def version(self, key: int, low: int, high: int) -> int:
         """The newest version of an API that both sides speak, within low ... high."""
         theirs = self.versions.get(key)

@@ -59,7 +59,6 @@ class Plan:
         self._source = Topics(spec.source.reading)
         self._destination = Topics(spec.destination.reading)
         self._log = CopyLog(spec.destination, spec.name)
-        self.has_made_destination = False
 
     def __enter__(self) -> Self:
         return self
@@ -78,7 +77,6 @@ class Plan:
         destination = self._destination.find(spec.destination_topic)
         if destination is None:
             self._destination.create(spec.destination_topic, source.partition_count, configs.kept())
-            self.has_made_destination = True
             destination = self._destination.find(spec.destination_topic)
         if destination is None:
             raise CopyRefused(f"topic {spec.destination_topic} was made, and is not there")

@@ -11,5 +11,3 @@ ADVANCED: Final = "sealed: state advanced"  # the manifest was there, and the fr
 SENDING: Final = "sealed: sending"
 SAVED: Final = "sealed: lanes saved"  # Spark is about to be told
 REMOVING: Final = "sealed: removing"  # of a batch before, what nobody needs any more
-
-DRIVER_STEPS: Final = (REMOVING, SEALING, WRITTEN, PUBLISHED, ADVANCED, SENDING, SAVED)

@@ -26,9 +26,6 @@ BEFORE_SAVE: Final = "before save"  # everything was compared and found right
 SAVED: Final = "saved"
 COMMITTED: Final = "committed"  # Spark is about to be told
 
-TASK_STEPS: Final = (BEGUN, STATE_READ, CLAIMED, RESUMED, FIRST_SEND, SENT, INPUT_ENDED, ACKNOWLEDGED, RETURNING)
-DRIVER_STEPS: Final = (COMMITTING, BEFORE_SAVE, SAVED, COMMITTED)
-
 
 def reached(milestone: str, **facts: Any) -> None:
     """This process is here now."""

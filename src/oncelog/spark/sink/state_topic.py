@@ -1,6 +1,6 @@
 """The sink's topic: `oncelog.sink.NAME` on the destination cluster, which keeps its register.
 
-What its records come to is `standing.py`'s.
+What its records come to is `sink_register.py`'s.
 """
 
 from typing import Final
