@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from oncelog.clock import ManualClock, Now
 from oncelog.producers import APPEND, FIRST_KAFKA_PID, Decision, ProducerLimits, ProducerMap
-from oncelog.producers.producer_map import MOST_UNSETTLED
+from oncelog.producers.producer_map import MOST_KEPT_BACK
 from oncelog.producers.sequences import SEQUENCE_MASK
 
 LIMITS = ProducerLimits(lease_lifetime_ms=1000, lease_entries=2, kafka_expiration_ms=2000, kafka_entries=2)
@@ -92,7 +92,7 @@ class ShortWayAgainstTheLongOne(RuleBasedStateMachine):
     @rule()
     def a_chunk_ends(self) -> None:
         self.quick.pass_on_many()
-        assert len(self.quick.run.batches) < MOST_UNSETTLED
+        assert len(self.quick.run.batches) < MOST_KEPT_BACK
 
     @rule(pid=PIDS, generation=GENERATIONS)
     def a_fence(self, pid: int, generation: int) -> None:

@@ -24,7 +24,7 @@ from oncelog.producers.transactions import Transactions
 
 FIRST_KAFKA_PID = 1 << 32
 DAY_MS = 86_400_000
-MOST_UNSETTLED = 32  # between two chunks of bytes; within one there are as many as it holds
+MOST_KEPT_BACK = 32  # between two chunks of bytes; within one there are as many as it holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ class ProducerMap:
 
     def pass_on_many(self) -> None:
         """Called after some batches, so that what `accept_next` puts off stays little. Nobody sees a difference."""
-        if len(self.run.batches) >= MOST_UNSETTLED:
+        if len(self.run.batches) >= MOST_KEPT_BACK:
             self.run.pass_on()
 
     # In transactions, where all pids are Kafka's

@@ -17,7 +17,7 @@ from oncelog.runner.layout import PREFIX
 from oncelog.runner.looking import CellLook, Looking
 
 DELETING_MS: Final = 30_000
-SETTLE_S: Final = 5.0
+HEARD_S: Final = 5.0
 PAUSE_S: Final = 0.05
 
 
@@ -116,6 +116,6 @@ async def remove(look: Looking, names: list[str]) -> None:
         outcome = (await delete_topics(look.cluster.brokers, [name], Timeouts(DELETING_MS)))[name]
         if isinstance(outcome, KafkaException):
             raise FlowRefused(f"topic {name} cannot be removed: {outcome.error.str()}. Mend that, and do this again")
-    give_up_s = monotonic_s() + SETTLE_S  # brokers hear of it a moment later, and who begins now is to find it so
+    give_up_s = monotonic_s() + HEARD_S  # brokers hear of it a moment later, and who begins now is to find it so
     while monotonic_s() < give_up_s and not set(names).isdisjoint((await look.cluster.brokers.refresh()).topics):
         await asyncio.sleep(PAUSE_S)

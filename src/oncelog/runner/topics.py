@@ -28,7 +28,7 @@ from oncelog.slots.limits import MINUTE_MS
 _log: Final = logging.getLogger("oncelog.flow")
 
 MAKING_MS: Final = 30_000
-SETTLE_S: Final = 1.0
+HEARD_S: Final = 1.0
 PAUSE_S: Final = 0.1
 CLUSTER_DEFAULT: Final = -1  # replicas
 UNKNOWN_MEMORY_MS: Final = 60 * MINUTE_MS  # where a broker does not say for how long it remembers a producer
@@ -126,7 +126,7 @@ def wanted_topics(layout: Layout, forget_after_ms: int) -> dict[str, NewTopic]:
 
 async def _counts(cluster: Cluster, names: Sequence[str], wanted: Iterable[str]) -> dict[str, int]:
     """How many partitions each has; 0 where it is not there. A broker may lag behind that does not know a topic yet."""
-    give_up_s = monotonic_s() + SETTLE_S
+    give_up_s = monotonic_s() + HEARD_S
     while True:
         known = (await cluster.brokers.refresh(names)).topics
         counts = {name: len(known[name].partitions) if name in known else 0 for name in names}

@@ -40,7 +40,7 @@ def quick_to_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     """Doubts are settled in moments, since in these tests nothing is late."""
     monkeypatch.setattr(range_engine, "IDLE_S", 0.05)
     monkeypatch.setattr(range_engine, "PAUSE_S", 0.01)
-    monkeypatch.setattr(ranges, "SETTLE_S", 0.1)
+    monkeypatch.setattr(ranges, "DOUBTS_S", 0.1)
 
 
 @pytest.fixture(scope="module")

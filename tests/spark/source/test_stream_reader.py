@@ -257,7 +257,7 @@ def test_records_that_retention_took_before_the_task_came_are_a_loss_or_left_out
     server: ServerProcess, raw: RawConnection, topic: str, make: MakeReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(range_engine, "IDLE_S", 0.05)
-    monkeypatch.setattr(ranges, "SETTLE_S", 0.1)
+    monkeypatch.setattr(ranges, "DOUBTS_S", 0.1)
     new_topic(raw, topic)
     produce(raw, topic, 0, 10)
     reader = make(subscribe=topic)

@@ -34,7 +34,7 @@ FETCH: Final = {
 UNFOLDED_BYTES: Final = 16 << 20
 DAMAGED_TRIES: Final = 3
 # A broker that says that something is not there may not know it yet: it is asked for this long.
-SETTLE_S: Final = 10.0
+DOUBTS_S: Final = 10.0
 _GONE: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID, KafkaError._UNKNOWN_PARTITION})
 _OUT_OF_RANGE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
@@ -241,7 +241,7 @@ class _Reader:
 
     def _doubt(self) -> None:
         if self._lost_if_so_at_s is None:
-            self._lost_if_so_at_s = monotonic_s() + SETTLE_S
+            self._lost_if_so_at_s = monotonic_s() + DOUBTS_S
 
     @property
     def _is_certain(self) -> bool:
