@@ -1,7 +1,6 @@
 """Stock clients, while the brokers they speak to are killed, hang and are stopped: what an idempotent producer was told
 is there once and in order, a member of a group misses nothing, and no error reaches either."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -10,16 +9,16 @@ from typing import Final
 
 import pytest
 
-from oncelog.client.admin import Admin, GroupOffsets
 from oncelog.cluster.parent import Parent, copies
 from tests.cluster.elections import Elections, Harm
+from tests.cluster.stock.checks import check_reading
 from tests.cluster.stock.doors import IMPATIENT_MS, Member, Sender
 from tests.cluster.stock.in_c import LibrdkafkaMember, LibrdkafkaSender, OurMember, OurSender
 from tests.cluster.stock.in_go import FranzMember, FranzSender
 from tests.cluster.stock.in_go import program as franz_program
 from tests.cluster.stock.in_java import JavaMember
 from tests.cluster.stock.in_python import AiokafkaMember, AiokafkaSender, KafkaPythonMember, KafkaPythonSender
-from tests.cluster.writing import PARTITIONS, Writing, check, read
+from tests.cluster.writing import PARTITIONS, Writing, check
 from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip
 from tests.waiting import until
 
@@ -63,26 +62,6 @@ def elections(client: str, tmp_path: Path) -> Iterator[Elections]:
     settings = copies(3) | {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
     with Parent(str(tmp_path), 3, settings, session_timeout_ms=BROKERS_SESSION_MS) as brokers:
         yield Elections(brokers, tmp_path)
-
-
-def committed(servers: str, group: str) -> dict[int, int]:
-    with Admin({"bootstrap.servers": servers}) as admin:
-        found = admin.list_consumer_group_offsets([GroupOffsets(group, None)])[group].result()
-    return {each.partition: each.offset for each in found.topic_partitions or ()}
-
-
-def check_reading(servers: str, group: str, members: Sequence[Member]) -> None:
-    """Together they have read every record, where it stands, and so it is committed."""
-    assert [each.errors for each in members] == [[] for _ in members]
-    stands = {
-        (partition, offset): number
-        for partition, some in read(servers, 0).items()
-        for offset, (_, number) in enumerate(some)
-    }
-    seen = {(each.partition, each.offset): each.number for member in members for each in member.seen}
-    assert seen == stands
-    ends = Counter(partition for partition, _ in stands)
-    assert committed(servers, group) == dict(ends)
 
 
 def assert_read_once_and_in_order(member: Member) -> None:

@@ -21,12 +21,12 @@ class Sends(Protocol):
 
 
 class Writing:
-    """Numbered records, of which more are sent while something happens to the brokers."""
+    """Numbered records, of which more are sent while something happens to the brokers; `before` another has sent."""
 
-    def __init__(self, producer: Sends) -> None:
+    def __init__(self, producer: Sends, before: int = 0) -> None:
         self._producer = producer
-        self.sent = 0
-        self.acknowledged: set[int] = set()
+        self.sent = before
+        self.acknowledged = set(range(before))
         self.failed: list[str] = []
 
     def send(self, count: int) -> None:

@@ -11,7 +11,7 @@ from threading import Event, Thread
 def living(
     *command: str, log: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> Iterator[Callable[[], None]]:
-    """A process that is started again whenever it has ended; called, it is killed."""
+    """A process that is started again whenever it has ended; called, it is killed. Its input does not end."""
     is_over, current = Event(), [_started(command, log, environment)]
 
     def watch() -> None:
@@ -42,6 +42,6 @@ def _started(
     command: Sequence[str], log: Path | None, environment: Mapping[str, str] | None
 ) -> "subprocess.Popen[bytes]":
     if log is None:
-        return subprocess.Popen(command, env=environment)
+        return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
     with log.open("ab") as output:
-        return subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+        return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, stdout=output, stderr=output)

@@ -21,10 +21,9 @@ GROUP = {
 class LibrdkafkaSender:
     module: Any = confluent_kafka
 
-    def __init__(self, servers: str) -> None:
-        self._producer = self.module.Producer(
-            {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 2, **CLIENT}
-        )
+    def __init__(self, servers: str, codec: str = "none") -> None:
+        how = {"enable.idempotence": True, "compression.type": codec, "linger.ms": 2, **CLIENT}
+        self._producer = self.module.Producer({"bootstrap.servers": servers, **how})
 
     def __enter__(self) -> Self:
         return self

@@ -21,9 +21,13 @@ GROUP = {
 
 
 class KafkaPythonSender:
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, codec: str | None = None) -> None:
         self._producer = kafka.KafkaProducer(
-            bootstrap_servers=servers, enable_idempotence=True, acks="all", request_timeout_ms=IMPATIENT_MS
+            bootstrap_servers=servers,
+            enable_idempotence=True,
+            acks="all",
+            request_timeout_ms=IMPATIENT_MS,
+            compression_type=codec,
         )
 
     def __enter__(self) -> Self:
@@ -94,8 +98,9 @@ def _polled(consumer: Any) -> dict[Any, list[Any]]:
 class AiokafkaSender:
     """What is to be sent comes to its loop by a queue, so that it is sent in that order."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, codec: str | None = None) -> None:
         self._servers = servers
+        self._codec = codec
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="aiokafka")
         self._queue: asyncio.Queue[tuple[str, bytes, bytes, OnDelivery] | None] = asyncio.Queue()
@@ -127,7 +132,10 @@ class AiokafkaSender:
 
     async def _send(self) -> None:
         producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=self._servers, enable_idempotence=True, request_timeout_ms=IMPATIENT_MS
+            bootstrap_servers=self._servers,
+            enable_idempotence=True,
+            request_timeout_ms=IMPATIENT_MS,
+            compression_type=self._codec,
         )
         await producer.start()
         try:

@@ -1,8 +1,4 @@
-// franz-go behind two doors, for a test that drives it.
-//
-//	franz send SERVERS TOPIC          each line of the input, KEY VALUE, is produced; "ok VALUE" or "failed VALUE WHY"
-//	franz read SERVERS TOPIC GROUP    until the input ends: "read PARTITION OFFSET VALUE", "has PARTITION ...", "anew WHY", "error WHY"
-//	franz copy SERVERS FROM TO NAME   copies for ever, in transactions, as the member and the producer of that name
+// franz-go behind the doors of by_lines.py, for a test that drives it.
 //
 // FRANZ_AUTHORITY is a file of PEM, and says that there is TLS; FRANZ_MECHANISM, FRANZ_USER and FRANZ_PASSWORD who it is.
 package main
@@ -17,11 +13,14 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
@@ -45,7 +44,12 @@ func main() {
 	patience := []kgo.Opt{servers, kgo.RequestTimeoutOverhead(impatient), kgo.ProduceRequestTimeout(impatient), kgo.DialTimeout(impatient)}
 	patience = append(patience, security()...)
 	switch os.Args[1] {
+	case "create":
+		create(os.Args[3], os.Args[4], patience)
 	case "send":
+		if len(os.Args) > 4 {
+			patience = append(patience, compression(os.Args[4]))
+		}
 		send(os.Args[3], patience)
 	case "copy":
 		copyInTransactions(os.Args[3], os.Args[4], os.Args[5], patience)
@@ -83,6 +87,26 @@ func client(options []kgo.Opt) *kgo.Client {
 		os.Exit(1)
 	}
 	return made
+}
+
+func create(topic, partitions string, options []kgo.Opt) {
+	count, err := strconv.Atoi(partitions)
+	orEnd(err)
+	wanted := kmsg.NewCreateTopicsRequestTopic()
+	wanted.Topic, wanted.NumPartitions, wanted.ReplicationFactor = topic, int32(count), 1
+	asked := kmsg.NewPtrCreateTopicsRequest()
+	asked.Topics = append(asked.Topics, wanted)
+	answer, err := asked.RequestWith(context.Background(), client(options))
+	orEnd(err)
+	orEnd(kerr.ErrorForCode(answer.Topics[0].ErrorCode))
+}
+
+func compression(codec string) kgo.Opt {
+	codecs := map[string]kgo.CompressionCodec{
+		"gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
+		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+	}
+	return kgo.ProducerBatchCompression(codecs[codec])
 }
 
 func send(topic string, options []kgo.Opt) {
