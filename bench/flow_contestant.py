@@ -1,5 +1,6 @@
 """A contestant of `bench.flows`: how its program is started, where its libraries come from, what it takes."""
 
+import hashlib
 import os
 import shutil
 import signal
@@ -39,22 +40,23 @@ class Kind:
     pace: int
 
 
-def environment(name: str, *packages: str) -> Path:
-    """The Python of an environment with these packages, made once by uv in the user's cache."""
-    folder = cache_folder() / f"flows-{name}"
+def environment(lock: str) -> Path:
+    """The Python of an environment with the packages of requirements/LOCK.txt, made once by uv in the user's cache."""
+    file = ROOT / "requirements" / f"{lock}.txt"
+    folder = cache_folder() / f"{lock}-{hashlib.sha256(file.read_bytes()).hexdigest()[:16]}"
     python = folder / "bin" / "python"
     if (folder / "complete").exists():
         return python
     uv = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
     if uv is None:
-        raise MissingPeer(f"there is no `uv` to install {packages[0]} with: pip install uv")
+        raise MissingPeer(f"there is no `uv` to install {lock} with: pip install uv")
     for order in (
         ["venv", "--quiet", "--clear", "--python", sys.executable, str(folder)],
-        ["pip", "install", "--quiet", "--python", str(python), *packages],
+        ["pip", "install", "--quiet", "--python", str(python), "--require-hashes", "--no-deps", "-r", str(file)],
     ):
         done = subprocess.run([uv, *order], capture_output=True, text=True, timeout=INSTALL_S, check=False)
         if done.returncode:
-            raise MissingPeer(f"uv could not install {', '.join(packages)}: {done.stderr[-600:]}")
+            raise MissingPeer(f"uv could not install requirements/{lock}.txt: {done.stderr[-600:]}")
     (folder / "complete").touch()
     return python
 
@@ -76,12 +78,8 @@ def program(name: str, python: Callable[[], Path | str] = lambda: sys.executable
     return lambda: [str(python()), "-m", f"bench.flow_peers.{name}"]
 
 
-def quix() -> Path:
-    return environment("quixstreams-3.28.1", "quixstreams==3.28.1")
-
-
-def bytewax() -> Path:
-    return environment("bytewax-0.21.1", "bytewax==0.21.1", "confluent-kafka==2.12.2")
+def frameworks() -> Path:
+    return environment("frameworks")
 
 
 KINDS = {
@@ -89,9 +87,9 @@ KINDS = {
     OURS_SHARED: Kind("oncelog, two processes", program("ours_shared"), 1_000_000),
     OURS_SPARK: Kind("oncelog on Spark", program("ours_spark"), 1_000_000),
     STREAMS: Kind("Kafka Streams `exactly_once_v2`", streams, 400_000),
-    QUIX: Kind("quixstreams, exactly once", program("quix", quix), 800_000),  # several of its commits
-    QUIX_FAST: Kind("quixstreams, a commit every 0.1 s", program("quix", quix), 100_000),
-    BYTEWAX: Kind("bytewax, at least once", program("wax", bytewax), 250_000),
+    QUIX: Kind("quixstreams, exactly once", program("quix", frameworks), 800_000),  # several of its commits
+    QUIX_FAST: Kind("quixstreams, a commit every 0.1 s", program("quix", frameworks), 100_000),
+    BYTEWAX: Kind("bytewax, at least once", program("wax", frameworks), 250_000),
     SPARK: Kind("Spark: `transformWithState`, its file sink", program("tws"), 20_000),
 }
 

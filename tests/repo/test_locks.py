@@ -10,7 +10,8 @@ from packaging.utils import canonicalize_name
 
 from tests.repo.tree import project_files, read
 
-LOCKS = ("core", "columns", "zookeeper", "run", "test", "spark", "build", "docs", "uv")
+LOCKS = ("core", "columns", "zookeeper", "run", "test", "spark", "build", "docs", "uv", "frameworks")
+OF_THEIR_OWN = ("test", "uv", "frameworks")
 PINNED = re.compile(r"^(?P<name>[a-z0-9.-]+)==(?P<version>\S+)", re.MULTILINE)
 
 
@@ -43,6 +44,7 @@ def _wanted(lock: str) -> list[str]:
         "build": _group(project, "build"),
         "docs": _group(project, "docs"),
         "uv": _group(project, "uv"),
+        "frameworks": _group(project, "frameworks"),
     }[lock]
 
 
@@ -66,7 +68,7 @@ def test_every_locked_package_has_a_hash_and_no_address(lock: str) -> None:
     assert not re.search(r"^\s*--(index|extra-index|find-links|trusted-host)", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("lock", [lock for lock in LOCKS if lock not in ("test", "uv")])
+@pytest.mark.parametrize("lock", [lock for lock in LOCKS if lock not in OF_THEIR_OWN])
 def test_the_locks_agree_where_they_share_a_package(lock: str) -> None:
     tested = _pinned("test")
     assert {name: versions for name, versions in _pinned(lock).items() if versions != tested.get(name, versions)} == {}
