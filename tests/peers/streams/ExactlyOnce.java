@@ -1,5 +1,6 @@
 import java.time.Duration;
 import java.util.Properties;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
@@ -7,13 +8,16 @@ import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Materialized;
 
-/** Counts the records of each key, exactly once, until its input ends. */
+/** Counts the records of each key, exactly once or as its last word says, until its input ends or it is terminated. */
 public class ExactlyOnce {
     public static void main(String[] args) throws Exception {
         Properties properties = new Properties();
         properties.put(StreamsConfig.APPLICATION_ID_CONFIG, args[1]);
         properties.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, args[0]);
-        properties.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
+        String guarantee = args.length > 5 ? args[5] : StreamsConfig.EXACTLY_ONCE_V2;
+        properties.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, guarantee);
+        // It does not leave its group when it ends.
+        properties.put(StreamsConfig.consumerPrefix(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG), "6000");
         properties.put(StreamsConfig.STATE_DIR_CONFIG, args[2]);
         properties.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "50");
         properties.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, "-1");
@@ -32,6 +36,7 @@ public class ExactlyOnce {
             error.printStackTrace();
             return org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse.REPLACE_THREAD;
         });
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> streams.close(Duration.ofSeconds(15))));
         streams.start();
         System.out.println("started");
         System.in.read();

@@ -1,0 +1,86 @@
+"""Frameworks and services, each with what it does."""
+
+from pathlib import Path
+from typing import Final
+
+from bench.flow_contestant import BYTEWAX, KINDS, QUIX_FAST, Work
+from tests.peers.jars import POMS, jars, java, mirror_jars
+from tests.peers.matrix.apps import Command, application, copied, counted
+from tests.peers.matrix.installing import java_version, locked_version, python
+from tests.peers.matrix.services import CONNECT, MIRROR, REGISTER, apicurio, connect_jars
+from tests.peers.matrix.steps import Peer
+
+EXACTLY_ONCE: Final = POMS / "streams" / "ExactlyOnce.java"
+COUNTS: Final = "counts by key with state"
+
+
+def contestant(kind: str, pipeline: str) -> Command:
+    return lambda _: [*KINDS[kind].command(), pipeline]
+
+
+def streams(guarantee: str) -> Command:
+    def command(work: Work) -> list[str]:
+        words = (work.servers, work.app, str(work.state), work.source, work.out, guarantee)
+        return [java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{streams_jars()}/*", str(EXACTLY_ONCE), *words]
+
+    return command
+
+
+def streams_jars() -> Path:
+    return jars("streams", "kafka-streams-4.3.0.jar")
+
+
+FRAMEWORKS: Final = (
+    Peer(
+        name="Kafka Streams, `exactly_once_v2`",
+        version=lambda: java_version("streams", "kafka-streams"),
+        install=streams_jars,
+        steps=(application(COUNTS, streams("exactly_once_v2"), counted, is_exact=True),),
+        is_quick=False,  # tests/peers/test_transactions.py has it, too
+    ),
+    Peer(
+        name="Kafka Streams, `at_least_once`",
+        version=lambda: java_version("streams", "kafka-streams"),
+        install=streams_jars,
+        steps=(application(COUNTS, streams("at_least_once"), counted, is_exact=False),),
+        is_quick=False,
+    ),
+    Peer(
+        name="Quix Streams, `exactly-once`",
+        version=lambda: locked_version("quixstreams"),
+        install=KINDS[QUIX_FAST].command,
+        steps=(application(COUNTS, contestant(QUIX_FAST, "count-fast"), counted, is_exact=True),),
+    ),
+    Peer(
+        name="Bytewax",
+        version=lambda: locked_version("bytewax"),
+        install=KINDS[BYTEWAX].command,
+        steps=(application(COUNTS, contestant(BYTEWAX, "count"), counted, is_exact=False),),
+    ),
+    Peer(
+        name="FastStream",
+        version=lambda: locked_version("faststream"),
+        install=lambda: python("faststream_copying"),
+        steps=(application("copies", lambda _: python("faststream_copying"), copied, is_exact=False),),
+    ),
+    Peer(
+        name="Connect, with `exactly.once.source.support`",
+        version=lambda: java_version("connect", "connect-file"),
+        install=connect_jars,
+        steps=(CONNECT,),
+    ),
+    Peer(
+        name="MirrorMaker 2",
+        version=lambda: java_version("mirror", "connect-mirror"),
+        install=mirror_jars,
+        steps=(MIRROR,),
+        is_quick=False,
+    ),
+    Peer(
+        name="Apicurio Registry",
+        version=lambda: java_version("apicurio", "apicurio-registry-app"),
+        install=apicurio,
+        steps=(REGISTER,),
+        is_quick=False,
+    ),
+)
