@@ -20,8 +20,8 @@ from oncelog.flow import (
     json_of,
     numbered,
     optional,
+    part_running,
     raw,
-    running,
     stepping,
     text,
 )
@@ -31,6 +31,7 @@ from oncelog.flow.formats import STATE
 from oncelog.flow.journal import apply
 from oncelog.flow.messages import Outputs, Records, Stepped, Unworkable
 from oncelog.flow.numbered import NumberedChanges, NumberedStates
+from oncelog.flow.part_running import PartWork
 from oncelog.flow.planning import Source
 from oncelog.flow.program import Stream
 from oncelog.records.column_types import BytesColumn
@@ -278,7 +279,7 @@ def test_whatever_comes_and_is_undone_they_come_to_the_same(
     records are dead, and what is known of keys is forgotten now and then."""
     chance = Random(seed)
     dead = Dead("dead") if seed % 2 else None
-    monkeypatch.setattr(running, "WORTH_COLUMNS", 5)
+    monkeypatch.setattr(part_running, "WORTH_COLUMNS", 5)
     monkeypatch.setattr(numbered, "WORTH_COLUMNS", chance.choice([1, 20]))
     monkeypatch.setattr(stepping, "MOST_KNOWN", chance.choice([20, 1_000]))
     monkeypatch.setattr(entries, "LEAST_BEHIND", chance.choice([0, 30, 1_000]))

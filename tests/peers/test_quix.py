@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.flow_contestant import quix
+from bench.flow_contestant import frameworks
 from tests.peers.committed import all_committed, committed
 from tests.peers.jars import MissingPeer, need_or_skip
 from tests.peers.living import living
@@ -23,7 +23,7 @@ RECORDS, KEYS = 6_000, 7
 @pytest.mark.timeout(900)  # where it is installed first
 def test_quix_counts_exactly_once_though_it_and_the_server_are_killed(tmp_path: Path) -> None:
     try:
-        python = quix()
+        python = frameworks()
     except MissingPeer as missing:
         need_or_skip(missing)
     with OncelogProcess(tmp_path / "server") as server:

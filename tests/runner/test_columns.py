@@ -12,7 +12,7 @@ from oncelog.flow.holding import Holding
 from oncelog.flow.journal import Journal
 from oncelog.flow.numbered import NumberedChanges, NumberedStates
 from oncelog.runner import engine
-from oncelog.runner.encoding import load_loops
+from oncelog.runner.batch_encoding import load_loops
 from tests.runner.flows import WAITS_S, Billing, Owed, book
 from tests.waiting import until
 

@@ -242,7 +242,7 @@ async def test_a_good_token_is_looked_at_again_by_other_keys(issuer: Issuer, cou
     issuer.publish()
     clock.advance(REFRESH_MS)
     assert await is_looked_at(token, signed, counting), "by the keys that are known, while others are read"
-    await signed.settled()
+    await signed.until_read()
     with pytest.raises(Refused):
         await signed.check(token)
 

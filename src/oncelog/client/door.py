@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from oncelog.client.net.transaction import Transaction as Transaction
     from oncelog.client.net.transaction import TransactionName as TransactionName
     from oncelog.client.net.transaction import begin_transaction as begin_transaction
-    from oncelog.client.net.warm import Warm as Warm
-    from oncelog.client.net.warm import cool as cool
-    from oncelog.client.net.warm import warm as warm
+    from oncelog.client.net.warm_connections import Warm as Warm
+    from oncelog.client.net.warm_connections import cool as cool
+    from oncelog.client.net.warm_connections import warm as warm
     from oncelog.client.partition_loops import KEYLESS as KEYLESS
     from oncelog.client.partition_loops import partitions_of as partitions_of
     from oncelog.client.partitioners import KeylessCounter as KeylessCounter

@@ -16,7 +16,7 @@ from oncelog.chaos.life import Life, free_ports
 from oncelog.client import Producer
 from tests.cluster.stock.doors import TOPIC
 from tests.cluster.writing import PARTITIONS
-from tests.peers.copying import committed
+from tests.peers.committed import committed
 from tests.peers.jars import jars, kafka_java
 from tests.peers.matrix.steps import AT_ONCE, Step, World
 from tests.peers.mirror_maker import NAMES_OF_SOURCE, MirrorMaker
@@ -120,7 +120,7 @@ def connect(world: World) -> None:
         )
 
     in_two_lives(service, lambda: service.live(command, "/connectors"), work)
-    found = sorted(int(value) for _, value in committed(world.servers, TOPIC, PARTITIONS, 2 * AT_ONCE))
+    found = sorted(int(each.value() or b"") for each in committed(world.servers, TOPIC, PARTITIONS, 2 * AT_ONCE))
     assert found == list(range(2 * AT_ONCE))
 
 
@@ -134,7 +134,7 @@ def mirror(world: World) -> None:
         producer.flush(PATIENCE_S)
         with maker:
             sent = (life + 1) * AT_ONCE
-            found = [int(value) for _, value in committed(world.servers, f"source.{TOPIC}", PARTITIONS, sent)]
+            found = [int(each.value() or b"") for each in committed(world.servers, f"source.{TOPIC}", PARTITIONS, sent)]
             maker.stop()
         assert sorted(found) == list(range(sent))
 

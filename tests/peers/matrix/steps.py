@@ -9,7 +9,8 @@ from typing import Final
 from tests.cluster.stock.checks import check_reading
 from tests.cluster.stock.doors import TOPIC, Member, Sender
 from tests.cluster.writing import PARTITIONS, Writing, check
-from tests.peers.copying import committed, living
+from tests.peers.committed import committed
+from tests.peers.living import living
 from tests.peers.server_process import ServerProcess
 from tests.peers.stored import stored_codecs, stored_producers
 from tests.raw import RawConnection
@@ -129,8 +130,8 @@ def copied(command: Callable[[str, str, str, str], list[str]]) -> Step:
         order = command(world.servers, TOPIC, COPIED, "copier")
         found: Counter[int] = Counter()
         with living(*order, log=world.folder / "copier.log") as kill:
-            for count, (_, value) in enumerate(committed(world.servers, COPIED, PARTITIONS, world.sent)):
-                found[int(value)] += 1
+            for count, each in enumerate(committed(world.servers, COPIED, PARTITIONS, world.sent)):
+                found[int(each.value() or b"")] += 1
                 if count == world.sent // 3:
                     kill()
         assert found == Counter(range(world.sent))

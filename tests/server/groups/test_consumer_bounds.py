@@ -14,10 +14,10 @@ from oncelog.server.api import apis
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups import coordinator
-from oncelog.server.groups.consumer import assignors, finding, sharing
+from oncelog.server.groups.consumer import assignors, pattern_finding, sharing
 from oncelog.server.groups.consumer.assignors import Assignor, Counts, Shares, Subscriber, range_, uniform
-from oncelog.server.groups.consumer.finding import FEW_TOPICS
 from oncelog.server.groups.consumer.members import PATTERN_NAMES, Members
+from oncelog.server.groups.consumer.pattern_finding import FEW_TOPICS
 from oncelog.server.groups.consumer.sharing import TOO_LARGE_MS
 from oncelog.server.groups.consumer.topics import KnownTopics, topics_hash
 from oncelog.server.groups.consumer.values import (

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from oncelog.log.steps import Pauses
+from oncelog.log.work_steps import Pauses
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.messages import Answer, JoinAnswer, SyncAnswer
 from oncelog.server.groups.store import Settled

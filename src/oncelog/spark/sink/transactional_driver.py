@@ -9,16 +9,16 @@ from oncelog.client.door import TransactionName
 from oncelog.clock import wall_s
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import milestones
-from oncelog.spark.sink.checking import lane_properties, transaction_timeout_ms
 from oncelog.spark.sink.deciding import Doing, decide, ended_by_others
 from oncelog.spark.sink.driver import checked_messages, warn_of_old
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import STATE, LaneMessage, SinkState, encode, key_of, topic_of
 from oncelog.spark.sink.milestones import reached
+from oncelog.spark.sink.option_checking import lane_properties, transaction_timeout_ms
 from oncelog.spark.sink.saved_lanes import identity_of
-from oncelog.spark.sink.standing import Standing
+from oncelog.spark.sink.sink_register import Standing
 from oncelog.spark.sink.transactional_lane import ENDED
-from oncelog.spark.sink.warm import Cluster, cluster, read_on
+from oncelog.spark.sink.warm_worker import Cluster, cluster, read_on
 
 
 def commit_transaction(

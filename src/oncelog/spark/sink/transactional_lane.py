@@ -13,14 +13,14 @@ from oncelog.client import KafkaException
 from oncelog.client.door import TransactionName
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.spark.sink import milestones
-from oncelog.spark.sink.checking import transaction_timeout_ms
 from oncelog.spark.sink.deciding import Doing, ended_by_others, one_task
 from oncelog.spark.sink.errors import MayPass, SinkRefused
 from oncelog.spark.sink.lane import topic_of
 from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.lane_writer import LaneWriter
+from oncelog.spark.sink.option_checking import transaction_timeout_ms
 from oncelog.spark.sink.rows import Portion
-from oncelog.spark.sink.warm import read_on
+from oncelog.spark.sink.warm_worker import read_on
 
 # The transaction is not what it was: another attempt began one, or its time was over.
 ENDED: Final = frozenset(

@@ -8,6 +8,7 @@ from oncelog.server.coordinator_topic import KeyValue
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.consumer.group import ConsumerGroup
 from oncelog.server.groups.consumer.moving import downgraded, upgraded
+from oncelog.server.groups.consumer.pattern_finding import Finding, MayKnow, SeenTopics
 from oncelog.server.groups.consumer.records import encode
 from oncelog.server.groups.consumer.topics import Found
 from oncelog.server.groups.consumer.values import JOINS, Beat, BeatAnswer, Place
