@@ -64,7 +64,7 @@ class ConsumerWorld(World):
         self.at(self._down_until_ms, 2, self._restored)
 
     def _restored(self) -> None:
-        self.group.restored(self.now)
+        self.group.sharing.restored(self.now)
         self._set_alarm()
 
     # --- what arrives
@@ -122,7 +122,7 @@ class ConsumerWorld(World):
         try:
             answer = self.group.heartbeat(heard, self.topics, self.now)
         except Refusal as refusal:
-            self.group.take_back(self.now)
+            self.group.sharing.take_back(self.now)
             return BeatAnswer(refusal.code, refusal.message)
         self._store()
         self._set_alarm()

@@ -158,11 +158,11 @@ class Model:
         try:
             answer = self.group.heartbeat(beat, self.topics, now)
         except KafkaError as refusal:
-            self.group.take_back(now)
+            self.group.sharing.take_back(now)
             assert self._state() == before
             return BeatAnswer(refusal.code, refusal.message)
         if is_refused:
-            self.group.take_back(now)
+            self.group.sharing.take_back(now)
             assert self._state() == before, "what was not stored is not remembered"
             return None
         self.store()
@@ -220,7 +220,7 @@ class Model:
         before = self._state()
         self.group = replayed(list(compacted.items()), self.limits)
         assert self._state() == before
-        self.group.restored(self.clock.now())
+        self.group.sharing.restored(self.clock.now())
 
     def _state(self) -> object:
         members = self.group.members
@@ -268,7 +268,7 @@ class Model:
         wanted = {each.topic_id: each.partitions for each in map(self.topics.get, members.topics) if each is not None}
         places = {(topic_id, index) for topic_id, count in wanted.items() for index in range(count)}
         assert {tuple(place) for client in here for place in client.has} == (places if here else set())
-        if self.group.assignor == "uniform":
+        if self.group.sharing.assignor == "uniform":
             self._check_even(here)
 
     def _check_even(self, here: list[Client]) -> None:

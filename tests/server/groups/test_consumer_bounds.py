@@ -14,11 +14,11 @@ from oncelog.server.api import apis
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups import coordinator
-from oncelog.server.groups.consumer import assignors, pattern_finding, sharing
+from oncelog.server.groups.consumer import assignors, pattern_finding, place_sharing
 from oncelog.server.groups.consumer.assignors import Assignor, Counts, Shares, Subscriber, range_, uniform
 from oncelog.server.groups.consumer.members import PATTERN_NAMES, Members
 from oncelog.server.groups.consumer.pattern_finding import FEW_TOPICS
-from oncelog.server.groups.consumer.sharing import TOO_LARGE_MS
+from oncelog.server.groups.consumer.place_sharing import TOO_LARGE_MS
 from oncelog.server.groups.consumer.topics import KnownTopics, topics_hash
 from oncelog.server.groups.consumer.values import (
     JOINS,
@@ -73,7 +73,7 @@ def test_members_go_on_with_what_they_have_where_more_cannot_be_stored(monkeypat
         shared.append(len(members))
         return uniform(members, counts)
 
-    monkeypatch.setattr(sharing, "ASSIGNORS", {"uniform": counted})
+    monkeypatch.setattr(place_sharing, "ASSIGNORS", {"uniform": counted})
     answer = beat(house, "a", first.epoch)
     for _ in range(3):
         answer = beat(house, "a", answer.epoch, owned=NOWHERE)
@@ -153,7 +153,7 @@ def test_what_a_pattern_finds_among_many_topics_is_work_for_a_thread(house: Hous
 def test_the_names_that_a_group_reads_have_a_bound_and_what_is_said_alike_counts_once(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "MOST_NAMES", 10)
+    monkeypatch.setattr(place_sharing, "MOST_NAMES", 10)
     names = ("t", *(f"topic-{number}" for number in range(5)))
     for member in "abc":
         joined = beat(house, member, topics=names)
@@ -175,7 +175,7 @@ def test_the_names_that_a_group_reads_have_a_bound_and_what_is_said_alike_counts
 def test_a_pattern_counts_as_many_names_since_it_may_find_more_later(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "MOST_NAMES", 2 * PATTERN_NAMES)
+    monkeypatch.setattr(place_sharing, "MOST_NAMES", 2 * PATTERN_NAMES)
     for member in "abc":
         beat(house, member, topics=(), pattern="t.*")
     beat(house, "d", topics=(), pattern="u.*")
@@ -189,7 +189,7 @@ def test_a_group_that_has_more_names_goes_on_and_only_more_are_refused(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joined = beat(house, "a", topics=("t", *map(str, range(9))))
-    monkeypatch.setattr(sharing, "MOST_NAMES", 5)
+    monkeypatch.setattr(place_sharing, "MOST_NAMES", 5)
     joined = beat(house, "a", joined.epoch, topics=("t", *map(str, range(8))))
     with pytest.raises(KafkaError):
         beat(house, "a", joined.epoch, topics=("t", *map(str, range(9))))
@@ -315,7 +315,7 @@ async def test_what_members_may_know_is_asked_again_after_a_while(many: House, m
     call.rights = EVERY_RIGHT
     epoch = (await heartbeat(call, "a", epoch)).member_epoch
     seen.append(read_by(many))
-    many.clock.advance(sharing.RESOLVED_MS)
+    many.clock.advance(place_sharing.RESOLVED_MS)
     call.now = many.clock.now()
     await heartbeat(call, "a", epoch)
     seen.append(read_by(many))
@@ -356,7 +356,7 @@ def test_the_topics_of_a_group_are_looked_at_once_however_many_members_go(
         looks.append(len(group_of(house).members))
         return topics_hash(names, topics)
 
-    monkeypatch.setattr(sharing, "topics_hash", counted)
+    monkeypatch.setattr(place_sharing, "topics_hash", counted)
     if how == "late":
         house.timers.advance(SESSION_MS)
     else:

@@ -11,7 +11,7 @@ import pytest
 from oncelog.server.api import apis
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.groups.consumer import sharing
+from oncelog.server.groups.consumer import place_sharing
 from oncelog.server.groups.consumer.assignors import Subscriber, range_, uniform
 from oncelog.server.groups.consumer.records import decode, decode_key, encode
 from oncelog.server.groups.consumer.values import (
@@ -146,7 +146,7 @@ def test_what_fails_half_way_has_not_happened(house: House, monkeypatch: pytest.
     beat(house, "a")
     before = group_of(house).members.epoch
     with monkeypatch.context() as patch:
-        patch.setattr(sharing, "reconciled", lambda *about, **more: 1 // 0)
+        patch.setattr(place_sharing, "reconciled", lambda *about, **more: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             beat(house, "b")
     members = group_of(house).members
@@ -158,7 +158,7 @@ def test_an_assignor_of_another_server_is_as_none(house: House) -> None:
     group = group_of(house)
     group.members.apply(MemberSaid("a", Said(topics=("t",), assignor="another")))
     beat(house, "b")
-    assert group.assignor == "uniform"
+    assert group.sharing.assignor == "uniform"
 
 
 def test_who_says_all_again_hears_what_it_has_also_when_it_reads_by_a_pattern_alone(house: House) -> None:

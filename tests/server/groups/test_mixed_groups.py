@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.groups.consumer import moving, sharing
+from oncelog.server.groups.consumer import moving, place_sharing
 from oncelog.server.groups.consumer.group import ConsumerGroup
 from oncelog.server.groups.consumer.values import JOINS, LEAVES, NOWHERE, Beat, BeatAnswer, MemberState
 from oncelog.server.groups.embedded import read_share, share_bytes
@@ -388,7 +388,7 @@ async def test_no_more_members_go_over_than_take_no_time(house: House, monkeypat
             came(house)
         assert (refused.value.code, classic.beat()) == (ErrorCode.group_id_not_found, NONE)
     came(house)
-    monkeypatch.setattr(sharing, "MOST_MOVED", 0)
+    monkeypatch.setattr(place_sharing, "MOST_MOVED", 0)
     goes(house)
     assert set(newer(house).members.said) == {classic.id}
 

@@ -50,7 +50,7 @@ async def _described(group_id: str, tells: bool, call: Call) -> Any:
         group_state=group.state.value,
         group_epoch=group.members.epoch,
         assignment_epoch=group.members.target_epoch,
-        assignor_name=group.assignor,
+        assignor_name=group.sharing.assignor,
         members=await call.each(group.members, lambda member: _member(member, group, call)),
         authorized_operations=call.rights.operations(Resource.GROUP, group_id) if tells else NOT_ASKED,
     )

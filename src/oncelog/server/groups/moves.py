@@ -118,7 +118,7 @@ class FoundGroups:
                 yield
         for count, consumer_group in enumerate(self._consumer_groups.values(), 1):
             if not consumer_group.has_nothing:
-                consumer_group.restored(now)
+                consumer_group.sharing.restored(now)
                 groups[consumer_group.group_id] = consumer_group
             if count % GROUPS_AT_A_TIME == 0:
                 yield

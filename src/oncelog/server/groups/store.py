@@ -136,7 +136,7 @@ class GroupStore:
     def tombstones(self, group: AnyGroup) -> list[KeyValue]:
         """What takes its own records out of the log."""
         if isinstance(group, ConsumerGroup):
-            return [encode(group.group_id, each) for each in group.tombstones()]
+            return [encode(group.group_id, each) for each in group.sharing.tombstones()]
         return [(records.encode_group_key(group.group_id), None)]
 
     def settled(self, group_id: str) -> Settled:

@@ -14,7 +14,7 @@ of KIP-848: it says what the member reads and has. The answer comes at once, and
 
 from oncelog.clock import Now
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.groups.consumer.sharing import Sharing
+from oncelog.server.groups.consumer.place_sharing import Sharing
 from oncelog.server.groups.consumer.topics import KnownTopics
 from oncelog.server.groups.consumer.values import NOWHERE, Classic, Current, MemberState, Place, Places, Said
 from oncelog.server.groups.embedded import Malformed, Partitions, Subscription, read_subscription, share_bytes

@@ -72,7 +72,7 @@ class ConsumerGroups:
         said = None if group is None else group.members.said.get(beat.member_id)
         known = None if said is None else said.pattern
         pattern = known if beat.pattern is None else beat.pattern
-        is_known = group is not None and group.has_resolved(pattern or "", self._topics.revision, now)
+        is_known = group is not None and group.sharing.has_resolved(pattern or "", self._topics.revision, now)
         return None if is_known else pattern or None
 
     def heartbeat(
@@ -194,11 +194,11 @@ class ConsumerGroups:
         try:
             return work()
         except BaseException as refusal:
-            group.take_back(now)
+            group.sharing.take_back(now)
             is_too_large = isinstance(refusal, KafkaError) and refusal.code is ErrorCode.group_max_size_reached
-            if not goes_on or not is_too_large or group.is_too_large(now):
+            if not goes_on or not is_too_large or group.sharing.is_too_large(now):
                 raise
-        group.note_too_large(now)
+        group.sharing.note_too_large(now)
         return self._change(group, now, work)
 
     def _beat(
@@ -274,13 +274,13 @@ class ConsumerGroups:
     ) -> Settled:
         """`is_shared`: where it becomes a group of the classic protocol, everybody has what it is to have."""
         group_id = group.group_id
-        if group.becomes_classic:
+        if group.sharing.becomes_classic:
             try:
                 return self._downgrade(group, topics, now, is_shared=is_shared)
             except KafkaError as refusal:
                 if refusal.code is not ErrorCode.invalid_commit_offset_size:
                     raise
-            group.stay(topics)
+            group.sharing.stay(topics)
         done = group.members.done
         if not done:
             return ErrorCode.none

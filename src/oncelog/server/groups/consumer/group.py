@@ -13,7 +13,7 @@ from itertools import islice
 from oncelog.clock import Now
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.consumer.classic import ClassicMembers
-from oncelog.server.groups.consumer.sharing import Sharing
+from oncelog.server.groups.consumer.place_sharing import Sharing
 from oncelog.server.groups.consumer.topics import KnownTopics
 from oncelog.server.groups.consumer.values import (
     JOINS,
@@ -35,7 +35,7 @@ from oncelog.server.groups.subscription import CONSUMER_PROTOCOL
 FENCED_AT_A_TIME = 20  # members whose time is over: each is three records
 
 
-class ConsumerGroup(Sharing):
+class ConsumerGroup:
     protocol_type = CONSUMER_PROTOCOL
     leader: str | None = None  # it is the coordinator that says who is to have what
     is_simple = False
@@ -43,9 +43,11 @@ class ConsumerGroup(Sharing):
     tells_topics = True
 
     def __init__(self, group_id: str, limits: ConsumerLimits, made_by: str = "") -> None:
-        super().__init__(group_id, limits)
+        self.group_id = group_id
         self.made_by = made_by
-        self.classic = ClassicMembers(self)
+        self.sharing = Sharing(group_id, limits)
+        self.members = self.sharing.members
+        self.classic = ClassicMembers(self.sharing)
         self._is_dead = False
 
     # What others may ask without changing anything
@@ -70,12 +72,16 @@ class ConsumerGroup(Sharing):
         return not self.members and not self.members.epoch
 
     @property
+    def state_since_wall_ms(self) -> int:
+        return self.sharing.state_since_wall_ms
+
+    @property
     def generation(self) -> int:
         return self.members.epoch
 
     @property
     def protocol_name(self) -> str:
-        return self.assignor
+        return self.sharing.assignor
 
     @property
     def topics(self) -> frozenset[str]:
@@ -90,7 +96,7 @@ class ConsumerGroup(Sharing):
 
     @property
     def wake_ms(self) -> int | None:
-        return self.sessions.wake_ms
+        return self.sharing.sessions.wake_ms
 
     def is_classic(self, member_id: str) -> bool:
         """Whether it is a member that speaks the classic protocol."""
@@ -127,16 +133,16 @@ class ConsumerGroup(Sharing):
         if beat.epoch in (LEAVES, LEAVES_FOR_A_WHILE):
             return self._leave(beat, topics, now)
         if beat.member_id not in self.members.said and beat.instance_id not in self.members.instances:
-            self.check_room(now, joins=beat.epoch == JOINS)
+            self.sharing.check_room(now, joins=beat.epoch == JOINS)
         former = self._member(beat)
         said = self._said(beat)
-        current = self.come_on(beat.member_id, said, beat.owned, topics, now)
-        self.watch(beat.member_id, said, former, current, now)
+        current = self.sharing.come_on(beat.member_id, said, beat.owned, topics, now)
+        self.sharing.watch(beat.member_id, said, former, current, now)
         is_told = beat.says_all or current.assigned.keys() != former.assigned.keys()
         return BeatAnswer(
             member_id=beat.member_id,
             epoch=current.epoch,
-            heartbeat_interval_ms=self.limits.heartbeat_interval_ms,
+            heartbeat_interval_ms=self.sharing.limits.heartbeat_interval_ms,
             assigned=frozenset(current.assigned) if is_told else None,
         )
 
@@ -146,12 +152,12 @@ class ConsumerGroup(Sharing):
     def fence_late(self, topics: KnownTopics, now: Now) -> bool:
         """Some of the members whose session is over, or who did not give up in time what they were to. True where there
         may be more."""
-        late = list(islice(self.sessions.passed(now.monotonic_ms), FENCED_AT_A_TIME))
+        late = list(islice(self.sharing.sessions.passed(now.monotonic_ms), FENCED_AT_A_TIME))
         gone = [each for each in late if each in self.members.said]
         for member_id in late:
             if member_id not in self.members.said:
-                self.sessions.end(member_id)  # its join could not be stored
-        self.remove(gone, topics, now)
+                self.sharing.sessions.end(member_id)  # its join could not be stored
+        self.sharing.remove(gone, topics, now)
         return len(late) == FENCED_AT_A_TIME
 
     def kill(self, error: ErrorCode) -> list[Effect]:
@@ -187,7 +193,7 @@ class ConsumerGroup(Sharing):
                 f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the "
                 f"instance id is owned by {known_as} member.",
             )
-        return self.take_over(known_as, beat.member_id)
+        return self.sharing.take_over(known_as, beat.member_id)
 
     def _said(self, beat: Beat) -> Said:
         before = self.members.said.get(beat.member_id, Said())
@@ -222,9 +228,9 @@ class ConsumerGroup(Sharing):
                 revoking={},
             )
             self.members.do(MemberCurrent(beat.member_id, away))
-            self.sessions.acted(beat.member_id)
+            self.sharing.sessions.acted(beat.member_id)
         else:
-            self.remove([beat.member_id], topics, now)
+            self.sharing.remove([beat.member_id], topics, now)
         return BeatAnswer(member_id=beat.member_id, epoch=beat.epoch)
 
     def leave(self, leavings: Iterable[Leaving], topics: KnownTopics, now: Now) -> list[Left]:
@@ -241,7 +247,7 @@ class ConsumerGroup(Sharing):
             else:
                 gone[known_as] = None
             left.append(Left(each, error))
-        self.remove(gone, topics, now)
+        self.sharing.remove(gone, topics, now)
         return left
 
 

@@ -61,7 +61,7 @@ def upgraded(former: Group, limits: ConsumerLimits, topics: KnownTopics, now: No
     for change in _changes(moved, former.generation, topics):
         group.members.do(change)
     for each in moved:
-        group.begin_session(each.member_id, each.said, now)
+        group.sharing.begin_session(each.member_id, each.said, now)
     return group
 
 
