@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.groups.consumer import moving, place_sharing
+from oncelog.server.groups.consumer import place_sharing, protocol_moving
 from oncelog.server.groups.consumer.group import ConsumerGroup
 from oncelog.server.groups.consumer.values import JOINS, LEAVES, NOWHERE, Beat, BeatAnswer, MemberState
 from oncelog.server.groups.embedded import read_share, share_bytes
@@ -383,7 +383,7 @@ async def test_a_group_in_which_two_members_have_the_same_does_not_go_over(house
 async def test_no_more_members_go_over_than_take_no_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     classic = await alone(house)
     with monkeypatch.context() as patch:
-        patch.setattr(moving, "MOST_MOVED", 0)
+        patch.setattr(protocol_moving, "MOST_MOVED", 0)
         with pytest.raises(KafkaError) as refused:
             came(house)
         assert (refused.value.code, classic.beat()) == (ErrorCode.group_id_not_found, NONE)
@@ -397,7 +397,7 @@ async def test_no_more_members_go_over_than_take_no_time(house: House, monkeypat
 async def test_no_more_is_read_of_a_group_that_goes_over_than_takes_no_time(
     house: House, bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moving, bound, 0)
+    monkeypatch.setattr(protocol_moving, bound, 0)
     await alone(house)
     with pytest.raises(KafkaError) as refused:
         came(house)

@@ -12,7 +12,7 @@ from oncelog.log.work_steps import Pauses, Steps, at_once
 from oncelog.server.api import apis
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
-from oncelog.server.groups import records, telling
+from oncelog.server.groups import effect_telling, records
 from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.groups.messages import MOST_PROTOCOLS, SyncAnswer, SyncRequest
 from oncelog.server.groups.rebalance import Rebalance
@@ -37,7 +37,7 @@ def beside(house: House, **how: Any) -> GroupCoordinator:
 async def test_many_members_hear_in_turns_that_a_generation_begins_and_what_their_shares_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(telling, "TOLD_AT_A_TIME", 2)
+    monkeypatch.setattr(effect_telling, "TOLD_AT_A_TIME", 2)
     house = House()
     waiting: list[Any] = []
     told: list[int] = []

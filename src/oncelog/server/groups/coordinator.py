@@ -17,6 +17,7 @@ from oncelog.server.coordinator_topic import KeyValue
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.consumer.coordinator import ConsumerGroups
 from oncelog.server.groups.consumer.group import ConsumerGroup
+from oncelog.server.groups.effect_telling import are_many, once_settled, telling
 from oncelog.server.groups.forgetting import MINUTE_MS, REMOVED_AT_A_TIME, Forgetting
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.in_transactions import CommitsInTransactions
@@ -37,7 +38,6 @@ from oncelog.server.groups.moves import GroupMemory
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.store import AnyGroup, GroupStore, Settled
-from oncelog.server.groups.telling import are_many, once_settled, telling
 from oncelog.server.moves import Moves
 from oncelog.server.names import MOST_ID_CHARACTERS
 from oncelog.server.settings import Settings

@@ -1,8 +1,9 @@
 """What the one task of a batch does that is a transaction (`transactional.batches`): it begins it and writes to it.
 
-Beginning fences whoever wrote the batch before, an orphan too, and takes back what it wrote. So nothing is compared and
-rows need not repeat: of all attempts one is committed, as a whole, by the driver. That the batch is written stands in
-the same transaction as its rows, so the two cannot disagree, wherever anybody dies: there is nothing to resume.
+Beginning fences the task that wrote the batch before, an orphan too, and takes back what it wrote. So nothing is
+compared and rows need not repeat: of all attempts one is committed, as a whole, by the driver. That the batch is
+written stands in the same transaction as its rows, so the two cannot disagree, wherever anybody dies: there is nothing
+to resume.
 """
 
 from typing import Final

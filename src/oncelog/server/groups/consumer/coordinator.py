@@ -7,8 +7,8 @@ from oncelog.clock import Now
 from oncelog.server.coordinator_topic import KeyValue
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.consumer.group import ConsumerGroup
-from oncelog.server.groups.consumer.moving import downgraded, upgraded
 from oncelog.server.groups.consumer.pattern_finding import Finding, MayKnow, SeenTopics
+from oncelog.server.groups.consumer.protocol_moving import downgraded, upgraded
 from oncelog.server.groups.consumer.records import encode
 from oncelog.server.groups.consumer.topics import Found
 from oncelog.server.groups.consumer.values import JOINS, Beat, BeatAnswer, Place
@@ -190,7 +190,7 @@ class ConsumerGroups:
             self._noted(group)
 
     def _change(self, group: ConsumerGroup, now: Now, work: Callable[[], C], *, goes_on: bool = False) -> C:
-        """What cannot be stored has not happened. Where it is too much, whoever `goes_on` does so with what it has."""
+        """What cannot be stored has not happened. Where it is too much, who `goes_on` does so with what it has."""
         try:
             return work()
         except BaseException as refusal:

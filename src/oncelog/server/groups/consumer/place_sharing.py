@@ -33,7 +33,7 @@ from oncelog.server.groups.consumer.values import (
 FIRST_EPOCH = 2  # as in Kafka
 RESOLVED_MS = 600_000  # as in Kafka
 TOO_LARGE_MS = 60_000  # so long nothing is shared anew where that was more than can be stored
-MEMBERS_A_MS = 10  # in a group of so many times as many, targets are computed no more often than that
+MEMBERS_A_MS = 10  # in a group of that many times as many, targets are computed no more often than that
 
 
 class Sharing:

@@ -1,8 +1,8 @@
 """A group with members goes from one protocol to the other, as `group.consumer.migration.policy` lets it.
 
 It goes over to KIP-848 with its first member that speaks it, and back when the last of them is out. What its members
-have, their ids and the generation stay, so whoever is told to join again may still commit. Both ways it is one batch of
-records.
+have, their ids and the generation stay, so a member that is told to join again may still commit. Both ways it is one
+batch of records.
 """
 
 from collections.abc import Iterator
