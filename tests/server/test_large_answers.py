@@ -55,10 +55,10 @@ def test_what_a_client_may_know_of_all_topics_is_asked_in_turns(name: str) -> No
         asked.add(len(left))
         return False
 
-    async def settled() -> None:
+    async def until_nobody_is_missed() -> None:
         pass
 
-    cluster = SimpleNamespace(settled=settled, lost=())
+    cluster = SimpleNamespace(until_nobody_is_missed=until_nobody_is_missed, lost=())
     broker: Any = SimpleNamespace(
         topics=house.topics,
         turns=turns,
