@@ -67,6 +67,21 @@ def test_who_gives_rights_and_has_nobody_ask_for_them_is_told_at_the_start(
     assert told is None or (told in caplog.text and ASKED in caplog.text)
 
 
+def test_rules_and_users_of_before_that_nobody_asks_for_now_are_told_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = Admin(tmp_path, ASKED)
+    give(before, rule())
+    at_once(before.topics.changing_document(Kind.USERS, lambda document: {**document, "alice": {}}, CLOCK.now()))
+    assert "access rules" not in caplog.text
+    Admin(tmp_path)
+    assert "access rules: 1. They count for nothing" in caplog.text and ASKED in caplog.text
+    assert "users with a password: 1. No listener asks for one" in caplog.text
+    caplog.clear()
+    Admin(tmp_path, ASKED)
+    assert "access rules" not in caplog.text
+
+
 @pytest.mark.parametrize("name", ["User:root", "User:other root"])
 def test_super_users_have_every_right(admin: Admin, name: str) -> None:
     assert admin.broker.access.rights(name, "10.0.0.1") is EVERY_RIGHT

@@ -15,6 +15,7 @@ from oncelog.security.brokers import is_broker
 from oncelog.security.documents import Kind
 from oncelog.security.hosts import plain_host
 from oncelog.security.operations import Operation, Resource
+from oncelog.server.endpoints import endpoints
 from oncelog.server.operations import KNOWN
 from oncelog.server.secure import AUTHORIZER
 from oncelog.server.settings import Settings
@@ -29,6 +30,12 @@ UNREAD: Final = (
     "%s: %d access rules cannot be read, and until they are gone %s: %r. A broker that can read them can take them "
     "away, and `oncelog acls remove --all` takes away all there are"
 )
+UNHEEDED: Final = {
+    Kind.ACLS: "%s: access rules: %d. They count for nothing, and everybody may do everything: start with --secure, or "
+    f"with authorizer.class.name={AUTHORIZER}",
+    Kind.USERS: "%s: users with a password: %d. No listener asks for one, and everybody gets in: start with --secure, "
+    "or with a listener of SASL_SSL",
+}
 
 logger = logging.getLogger(__name__)
 
@@ -151,8 +158,13 @@ class Access:
         self._remembered = _Remembered()
         if self.is_asked:
             topics.tell_documents(self._see)
-        elif (words := unasked(settings)) is not None:
-            logger.warning("%s", words)
+        else:
+            if (words := unasked(settings)) is not None:
+                logger.warning("%s", words)
+            self._unheeded = dict(UNHEEDED)
+            if any(each.is_sasl for each in endpoints(settings)):
+                del self._unheeded[Kind.USERS]
+            topics.tell_documents(self._tell_unheeded)
 
     def rights(self, principal: str, host: str) -> Rights:
         if not self.is_asked or principal in self._super_users or is_broker(principal):
@@ -182,6 +194,12 @@ class Access:
 
     def binding(self, key: str) -> Binding | None:
         return self._acls.bindings.get(key)
+
+    def _tell_unheeded(self, kind: Kind) -> None:
+        """Once, of what was given while somebody asked for it."""
+        count = len(self._topics.document(kind))
+        if count and kind in self._unheeded:
+            logger.warning(self._unheeded.pop(kind), self._topics.where_documents_are, count)
 
     def _see(self, kind: Kind) -> None:
         if kind is not Kind.ACLS:
