@@ -1,6 +1,7 @@
 """`transactional.batches` on both servers, driven as Spark drives it and by Spark."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,14 @@ import pytest
 
 from oncelog.spark.options import BadOption, sink_options
 from oncelog.spark.sealed.sealing import sealed
+from oncelog.spark.sink import lane_writer, transactional_lane, warm_worker
 from oncelog.spark.sink.errors import MayPass, SinkRefused
 from oncelog.spark.sink.lane import LaneMessage, LanePlace
 from oncelog.spark.sink.lane_writer import write_lane
+from oncelog.spark.sink.option_checking import lane_properties
 from oncelog.spark.sink.transactional_driver import abort_transaction, commit_transaction
 from oncelog.spark.sink.transactional_lane import TransactionalLane
+from oncelog.spark.sink.warm_worker import Cluster, cluster
 from tests.peers.committed import all_committed
 from tests.peers.server_process import ServerProcess
 from tests.spark.sink.queries import Query
@@ -69,6 +73,45 @@ def test_what_a_run_left_half_written_is_gone_and_the_next_may_yield_other_rows(
     assert sink.seen() == values_of(numbers(500, 700))
     sink.write(1, numbers(0, 10))
     assert sink.seen() == values_of(numbers(500, 700), numbers(0, 10))
+
+
+def test_what_was_committed_may_show_later_than_the_next_batch_begins(
+    sink: TransactionalSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = sink.begin(0, numbers(0, 5)).sink
+    sink.write(0, numbers(0, 10))
+    connected = cluster(lane_properties(sink.options))
+    before = deepcopy(warm_worker.read_on(connected, name, batch=1))
+    sink.write(1, numbers(10, 20))
+    begun: list[str] = []
+    begin = Cluster.begin
+
+    def late(*about: Any, **how: Any) -> Any:
+        return warm_worker.read_on(*about, **how) if begun else deepcopy(before)
+
+    def beginning(self: Cluster, transactional_id: str, timeout_ms: int) -> Any:
+        begun.append(transactional_id)
+        return begin(self, transactional_id, timeout_ms)
+
+    monkeypatch.setattr(Cluster, "begin", beginning)
+    for room in (lane_writer, transactional_lane):
+        monkeypatch.setattr(room, "read_on", late)
+    message = sink.begin(2, numbers(20, 30))
+    assert len(begun) == 1
+    sink.commit(2, [message])
+    assert sink.seen() == values_of(numbers(0, 30))
+
+
+def test_who_is_refused_ends_nobodys_transaction(sink: TransactionalSink, server: ServerProcess, topic: str) -> None:
+    sink.write(0, numbers(0, 10))
+    message = sink.begin(1, numbers(10, 20))
+    other = TransactionalSink(server, topic, sink_name=message.sink)
+    other.query = "another"
+    with pytest.raises(SinkRefused, match="belongs to query"):
+        other.begin(1, numbers(0, 5))
+    abort_transaction(other.options, [None])
+    sink.commit(1, [message])
+    assert sink.seen() == values_of(numbers(0, 20))
 
 
 @both

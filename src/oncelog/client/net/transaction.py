@@ -74,7 +74,8 @@ class Transaction:
                 for topic in answer.results_by_topic_v3_and_below
                 for each in topic.results_by_partition
             }
-            _raise(max(codes - {NOT_ATTEMPTED}, default=0))  # some were not, because of another one
+            refusals = codes - {0, NOT_ATTEMPTED}  # those were not, because of another one
+            _raise(min(refusals or codes - {0}, default=0))
 
         await ask(once, self._patience, clock=self._clock)
         self._partitions.update(new)

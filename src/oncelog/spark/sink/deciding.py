@@ -54,6 +54,12 @@ def decide(
     raise SinkRefused(_out_of_step(sink, batch, standing.state.batch))
 
 
+def is_one_ahead(standing: Standing, query: str, batch: int) -> bool:
+    """Of what this query's own transactions have written, as far as that shows."""
+    owner, due = standing.owner, standing.next_batch
+    return owner is not None and owner.in_transactions and owner.query == query and due is not None and batch == due + 1
+
+
 def _nothing_saved(sink: str, batch: int, first_batch: int | None) -> str:
     if first_batch is not None and first_batch != batch:
         return (

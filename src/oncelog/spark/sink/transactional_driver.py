@@ -80,11 +80,15 @@ def _transaction_of(lanes: Sequence[LaneMessage]) -> TransactionName | None:
 def abort_transaction(
     options: SinkOptions, lanes: Sequence[LaneMessage | None], connected: Cluster | None = None
 ) -> None:
-    """As far as is known which it is, and somebody answers: else its time ends it."""
-    sink = next((lane.sink for lane in lanes if lane is not None), options.sink_name)
-    if sink is None:
+    """The one in which these rows are, if anybody answers, and unless another attempt has begun since: that is refused,
+    as is what another query does under the sink's name. Of a task that has not told, the next attempt ends it, or its
+    time."""
+    name = _transaction_of([lane for lane in lanes if lane is not None])
+    if name is None:
         return
+    connected = connected or cluster(lane_properties(options))
     try:
-        (connected or cluster(lane_properties(options))).begin(topic_of(sink), transaction_timeout_ms(options))
+        connected.run(connected.transaction(name).end(commits=False))
+        connected.begin(name.transactional_id, transaction_timeout_ms(options))  # or its numbers could begin another
     except KafkaException:
         pass

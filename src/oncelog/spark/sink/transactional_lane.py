@@ -14,7 +14,7 @@ from oncelog.client import KafkaException
 from oncelog.client.door import TransactionName
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.spark.sink import milestones
-from oncelog.spark.sink.deciding import Doing, ended_by_others, one_task
+from oncelog.spark.sink.deciding import Doing, ended_by_others, is_one_ahead, one_task
 from oncelog.spark.sink.errors import MayPass, SinkRefused
 from oncelog.spark.sink.lane import topic_of
 from oncelog.spark.sink.lane_producer import LaneProducer
@@ -50,6 +50,15 @@ class TransactionalLane(LaneWriter):
                 self._begin_transaction()
         if self._doing is Doing.WRITE:  # else it is written, and this run of it is for the query's state alone
             super().write(batch)
+
+    def _begin(self) -> Doing:
+        """What the driver has committed may show a moment later. Beginning a transaction waits for that, too."""
+        place = self._place
+        standing = read_on(self._connected, self.sink, batch=place.batch)
+        if standing is not None and place.lane == 0 and is_one_ahead(standing, place.query, place.batch):
+            self._transaction = self._connected.begin(topic_of(self.sink), transaction_timeout_ms(self._options))
+            read_on(self._connected, self.sink, batch=place.batch, to_end=True)
+        return super()._begin()
 
     def _begin_transaction(self) -> None:
         self._transaction = self._connected.begin(topic_of(self.sink), transaction_timeout_ms(self._options))
