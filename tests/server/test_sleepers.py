@@ -1,6 +1,7 @@
 """Thousands of connections are not all watched by the loop, and each is served as if it were."""
 
 import asyncio
+import select
 import socket
 import ssl
 import struct
@@ -96,6 +97,18 @@ async def test_no_more_wake_in_a_round_than_take_no_time_and_all_do_in_the_end(c
     assert most <= WOKEN
     assert set(crowd.woken) == set(asleep)
     assert len(crowd.of) == MANY - AWAKE
+
+
+async def test_who_cannot_be_watched_stays_awake(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(select, "epoll", full)
+        crowd.come(MANY)
+    assert (len(crowd.awake), len(crowd.of)) == (MANY, 0)
+    crowd.come(1)
+    assert (len(crowd.awake), len(crowd.of)) == (MANY, 1)
 
 
 async def test_who_ends_asleep_is_forgotten_and_its_number_may_be_anothers(crowd: Crowd) -> None:

@@ -73,12 +73,18 @@ class Sleepers:
         else:
             return
         number = sleeper.fall_asleep()
-        if number >= 0:
+        if number < 0:
+            return
+        try:
             if self._epoll is None:
                 self._epoll = select.epoll()
                 asyncio.get_running_loop().add_reader(self._epoll.fileno(), self._wake_some)
             self._epoll.register(number, select.EPOLLIN | select.EPOLLRDHUP)
-            self._asleep[number], self._numbers[sleeper] = sleeper, number
+        except OSError:  # no more can be opened or watched: it stays awake
+            sleeper.wake_up()
+            self._awake[sleeper] = active_ms
+            return
+        self._asleep[number], self._numbers[sleeper] = sleeper, number
 
     def _wake_some(self) -> None:
         for number, _ in self._epoll.poll(0, WOKEN_AT_A_TIME):

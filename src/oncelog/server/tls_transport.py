@@ -286,6 +286,13 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             kept, self._kept = self._kept, b""
             self._decrypt(memoryview(kept))
 
+    @property
+    def _has_kept(self) -> bool:
+        """Whether anything waits here to be decrypted: the socket says nothing more of it."""
+        if self._kept or self._is_after_turn or self._is_decrypting:
+            return True
+        return self._ssl is not None and bool(self._incoming.pending or self._ssl.pending())
+
     def _pause_or_resume(self) -> None:
         """Nothing more is taken in while what was taken in waits."""
         is_paused = self._is_read_paused or bool(self._kept)
@@ -421,7 +428,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         if name == PRINCIPAL:
             return self._principal
         if name == HAS_KEPT:
-            return bool(self._kept) or self._is_after_turn
+            return self._has_kept
         if name == KEPT_BYTES:
             return len(self._kept) + self._incoming.pending
         return self._below.get_extra_info(name, default)
