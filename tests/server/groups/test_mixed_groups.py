@@ -44,7 +44,7 @@ class Classic:
         self.id, self.generation = "", -1
         self.has: tuple[int, ...] = ()  # what it says that it has
 
-    async def join(self, *topics: str) -> JoinAnswer:
+    async def join(self, *topics: str, **more: Any) -> JoinAnswer:
         answer = await joined(
             self.house,
             member_id=self.id,
@@ -52,6 +52,7 @@ class Classic:
             instance_id=self.instance,
             protocols=(("range", subscription(topics or ("t",), [("t", index) for index in self.has])),),
             rebalance_timeout_ms=self.rebalance_ms,
+            **more,
         )
         if answer.error is NONE:
             self.id, self.generation = answer.member_id, answer.generation
@@ -402,6 +403,47 @@ async def test_no_more_is_read_of_a_group_that_goes_over_than_takes_no_time(
     with pytest.raises(KafkaError) as refused:
         came(house)
     assert refused.value.code is ErrorCode.group_id_not_found
+
+
+async def test_members_that_all_claim_the_same_are_all_looked_at_and_so_are_bounded(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await alone(house)
+    first.has = (0, 1, 2, 3)
+    second = Classic(house, "z")
+    second.has = first.has
+    later = asyncio.ensure_future(second.join())
+    await asyncio.sleep(0)
+    await first.join()
+    await later
+    monkeypatch.setattr(protocol_moving, "MOST_PLACES", 7)
+    with pytest.raises(KafkaError) as refused:
+        came(house)
+    assert refused.value.code is ErrorCode.group_id_not_found
+
+
+async def test_a_group_of_too_many_partitions_stays_what_it_is(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    classic, _ = await both(house)
+    monkeypatch.setattr(place_sharing, "MOST_PLACES", 1)
+    goes(house)
+    assert set(newer(house).members.said) == {classic.id}
+
+
+async def test_a_classic_member_hears_nothing_of_topics_that_it_may_not_know(house: House) -> None:
+    house.make_topic("secret", 3)
+    came(house, topics=("t",))
+    classic = Classic(house, "a")
+    await classic.join("t", "secret", may_know=lambda name: name != "secret")
+    shares = read_share((await classic.sync()).assignment).partitions
+    assert "secret" not in shares
+
+
+async def test_who_was_told_another_protocol_before_it_went_back_joins_again(house: House) -> None:
+    classic, _ = await both(house)
+    goes(house)
+    request = SyncRequest(member_id=classic.id, generation=classic.generation, protocol_name="other", assignments={})
+    answer = house.groups.sync("g", request, house.clock.now())
+    assert (answer if isinstance(answer, SyncAnswer) else await answer).error is REBALANCING
 
 
 async def test_an_id_that_was_handed_out_before_is_good_after(house: House) -> None:

@@ -31,6 +31,10 @@ async def handle(request: Any, call: Call) -> Any:
 def _join_request(request: Any, call: Call) -> JoinRequest:
     instance_id = getattr(request, "group_instance_id", None)
     client_id = call.client_id or ""
+
+    def may_know(topic: str) -> bool:
+        return call.rights.may(Operation.DESCRIBE, Resource.TOPIC, topic)
+
     return JoinRequest(
         member_id=request.member_id,
         fresh_id=f"{client_id if instance_id is None else instance_id}-{uuid4()}",
@@ -43,6 +47,7 @@ def _join_request(request: Any, call: Call) -> JoinRequest:
         rebalance_timeout_ms=getattr(request, "rebalance_timeout", request.session_timeout) // MS,
         needs_known_id=call.version >= KNOWN_ID,
         may_skip_assignment=call.version >= SKIP_ASSIGNMENT,
+        may_know=may_know,
     )
 
 

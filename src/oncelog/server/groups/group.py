@@ -324,9 +324,11 @@ class Group:
             return error
         if request.protocol_type not in (None, self.protocol_type):
             return ErrorCode.inconsistent_group_protocol
+        if self.state is State.PREPARING_REBALANCE:
+            return ErrorCode.rebalance_in_progress  # after a move from KIP-848 it was told another protocol's name
         if request.protocol_name not in (None, self.protocol_name) and self.protocol_name is not None:
             return ErrorCode.inconsistent_group_protocol
-        return ErrorCode.rebalance_in_progress if self.state is State.PREPARING_REBALANCE else ErrorCode.none
+        return ErrorCode.none
 
     # Leaving
 

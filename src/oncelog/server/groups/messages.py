@@ -5,8 +5,8 @@ the answer. Times are monotonic milliseconds unless a name says otherwise. Of wh
 there may be 10,000 at a time: those are tuples, which take a quarter of a data class's time to make.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from oncelog.server.errors import ErrorCode
@@ -20,6 +20,10 @@ NO_LEADER = ""
 MOST_PROTOCOLS = 32  # of a member: all are looked at when members vote
 MEMBER_BYTES = 1000  # of memory, beside its ids and protocols
 PROTOCOL_BYTES = 64  # of memory, beside name and metadata
+
+
+def knows_all(topic: str) -> bool:
+    return True
 
 
 def bytes_of_protocols(protocols: Iterable[tuple[str, bytes]]) -> int:
@@ -51,6 +55,7 @@ class JoinRequest:
     client_host: str = ""
     needs_known_id: bool = False  # v4 and newer (KIP-394)
     may_skip_assignment: bool = False  # v9 and newer (KIP-814)
+    may_know: Callable[[str], bool] = field(default=knows_all, compare=False)  # topics, by its rights
 
     @property
     def protocols_bytes(self) -> int:

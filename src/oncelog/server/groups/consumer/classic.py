@@ -98,9 +98,14 @@ class ClassicMembers:
         if request.protocol_type != CONSUMER_PROTOCOL or not members.support_classic(names):
             raise KafkaError(ErrorCode.inconsistent_group_protocol)
         try:
-            return read_subscription(request.protocols[0][1])
+            said = read_subscription(request.protocols[0][1])
         except Malformed as error:
             raise KafkaError(ErrorCode.inconsistent_group_protocol, str(error)) from None
+        known = {name for name in {*said.topics, *said.has} if request.may_know(name)}  # others are not there for it
+        return said._replace(
+            topics=tuple(filter(known.__contains__, said.topics)),
+            has={name: indexes for name, indexes in said.has.items() if name in known},
+        )
 
     def _replaced(self, request: JoinRequest) -> str | None:
         """The member that this one goes on as: itself, or another of its instance. None where it is new."""
@@ -150,7 +155,7 @@ def places_of(partitions: Partitions, topics: KnownTopics) -> Places:
     for name, indexes in partitions.items():
         topic = topics.get(name)
         if topic is not None:
-            found += [Place(topic.topic_id, index) for index in indexes]
+            found += [Place(topic.topic_id, index) for index in indexes if 0 <= index < topic.partitions]
     return frozenset(found) if found else NOWHERE
 
 

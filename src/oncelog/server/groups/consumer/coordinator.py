@@ -23,6 +23,7 @@ from oncelog.server.groups.messages import (
     Left,
     SyncAnswer,
     SyncRequest,
+    knows_all,
 )
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import encode_stored
@@ -32,10 +33,6 @@ from oncelog.server.topics import Topics
 
 C = TypeVar("C")
 HasRoom = Callable[[str, str, Now], bool]  # for another group, of a host
-
-
-def _anything(name: str) -> bool:
-    return True
 
 
 class ConsumerGroups:
@@ -182,7 +179,7 @@ class ConsumerGroups:
     @property
     def _seen(self) -> SeenTopics:
         """The topics, for what asks for no rights of a member's."""
-        return SeenTopics(self._topics, self.finding, _anything)
+        return SeenTopics(self._topics, self.finding, knows_all)
 
     def _note(self, group_id: str) -> None:
         group = self._store.groups.get(group_id)

@@ -13,6 +13,7 @@ from oncelog.server.groups.consumer.sessions import Sessions
 from oncelog.server.groups.consumer.topics import KnownTopics, topics_hash
 from oncelog.server.groups.consumer.values import (
     MOST_MOVED,
+    MOST_PLACES,
     NEW,
     Change,
     ConsumerLimits,
@@ -175,8 +176,11 @@ class Sharing:
     @property
     def may_become_classic(self) -> bool:
         count, limits = len(self.members), self.limits
-        is_all = 0 < count == self.members.classics
-        return is_all and limits.may_downgrade and count <= min(limits.max_classic_members, MOST_MOVED)
+        if not limits.may_downgrade or not 0 < count == self.members.classics:
+            return False
+        if count > min(limits.max_classic_members, MOST_MOVED):
+            return False
+        return sum(map(len, self.members.target.values())) <= MOST_PLACES
 
     def stay(self, topics: KnownTopics) -> None:
         """It cannot become one of the classic protocol: what that would be is too much to be stored."""
@@ -194,8 +198,9 @@ class Sharing:
 
     def _listen(self, member_id: str, said: Said, topics: KnownTopics, now: Now) -> bool:
         """What it says, and what its pattern finds. True where what it reads has changed."""
-        before, names = self.members.said.get(member_id), self.members.names
+        before = self.members.said.get(member_id)
         is_bumped = is_new = before is None or (before.topics, before.pattern) != (said.topics, said.pattern)
+        names = self.members.names if is_new else 0
         if before != said:
             self.members.do(MemberSaid(member_id, said))
         if before is not None and before.pattern is not None and not self.members.uses(before.pattern):

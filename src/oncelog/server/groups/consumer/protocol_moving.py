@@ -15,6 +15,7 @@ from oncelog.server.groups.consumer.group import ConsumerGroup
 from oncelog.server.groups.consumer.topics import KnownTopics, topics_hash
 from oncelog.server.groups.consumer.values import (
     MOST_MOVED,
+    MOST_PLACES,
     Change,
     Classic,
     ConsumerLimits,
@@ -34,7 +35,6 @@ from oncelog.server.groups.member import Member
 from oncelog.server.groups.messages import GroupLimits
 from oncelog.server.groups.subscription import CONSUMER_PROTOCOL
 
-MOST_PLACES = 10_000
 MOST_NAMES = 10_000  # of topics, in all that is said differently
 
 MALFORMED = "the embedded consumer protocol is malformed."
@@ -89,6 +89,7 @@ def _read(former: Group, topics: KnownTopics) -> Iterator[_Moved]:
     """A member has what it was told last, and what it had as it joined last if nobody was given that: it may not have
     heard yet that it is to give it up. (Kafka goes by the first alone.)"""
     known: dict[bytes, Subscription] = {}  # most members say the same
+    claimed = 0  # by all members together: some may claim the same
     shares = dict(_shares(former, topics))
     taken = set[Place]().union(*shares.values())
     if sum(map(len, shares.values())) > len(taken):
@@ -99,6 +100,8 @@ def _read(former: Group, topics: KnownTopics) -> Iterator[_Moved]:
         if subscription is None:
             subscription = known[classic.metadata] = read_subscription(classic.metadata)
             _check_count(sum(len(each.topics) + len(each.has) for each in known.values()), MOST_NAMES)
+        claimed += sum(map(len, subscription.has.values()))
+        _check_count(claimed, MOST_PLACES)
         had = places_of(subscription.has, topics) - taken
         taken |= had
         _check_count(len(taken), MOST_PLACES)
@@ -120,10 +123,9 @@ def _shares(former: Group, topics: KnownTopics) -> Iterator[tuple[str, Places]]:
         share = read_share(member.assignment)
         if share.has_user_data:
             raise _refused(former, CUSTOM_ASSIGNOR)
-        places = places_of(share.partitions, topics)
-        count += len(places)
+        count += sum(map(len, share.partitions.values()))
         _check_count(count, MOST_PLACES)
-        yield member.member_id, places
+        yield member.member_id, places_of(share.partitions, topics)
 
 
 def _check_count(count: int, most: int) -> None:
