@@ -1,5 +1,6 @@
 """A signal that does not wake the main thread is heard all the same, in every wait of ours."""
 
+import gc
 import os
 import signal
 import sys
@@ -7,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,3 +103,26 @@ def signalled() -> Iterator[None]:
 def test_a_signal_just_before_the_sleep_is_heard(wait: Callable[[], object], signalled: None) -> None:
     with pytest.raises(Heard):
         wait()
+
+
+def test_a_signal_as_a_consumer_begins_to_leave_forgets_no_work(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    """It comes before the work is in the thread's hands."""
+    consumer = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})
+    signals = [Heard()]
+
+    def interrupted(step: Callable[..., Any]) -> Callable[..., Any]:
+        def interrupt(*arguments: Any) -> Any:
+            if signals:
+                raise signals.pop()
+            return step(*arguments)
+
+        return interrupt
+
+    for name in ("run", "call_soon"):
+        monkeypatch.setattr(LoopThread, name, interrupted(getattr(LoopThread, name)))
+    with pytest.raises(Heard):
+        consumer.close()
+    gc.collect()
+    assert [str(each.message) for each in recwarn if "never awaited" in str(each.message)] == []

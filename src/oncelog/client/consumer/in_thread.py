@@ -96,7 +96,8 @@ class InThread:
     def _leave(self) -> None:
         """The group waits for our callbacks, so they are served until we are out of it."""
         give_up_s = monotonic_s() + CLOSE_TIMEOUT_S
-        self.run(self._started.begin_leaving(self._something_came.set))
+        # No coroutine is made here: a signal would come between making it and handing it over.
+        self._thread.call_soon(self._started.begin_leaving, self._something_came.set)
         while not self._started.has_left and monotonic_s() < give_up_s:
             self._something_came.clear()
             self.serve_calls()

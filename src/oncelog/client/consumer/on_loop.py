@@ -94,7 +94,7 @@ class OnLoop:
         if self._is_in_callback:
             raise closed_in_callback()
         operations = self._started
-        await operations.begin_leaving(self._something_came.set)
+        operations.begin_leaving(self._something_came.set)
         while not operations.has_left:
             self._something_came.clear()
             await self.serve_calls()

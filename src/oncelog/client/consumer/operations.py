@@ -88,8 +88,9 @@ class Operations:
     def subscription(self) -> list[str]:
         return [] if self._subscription is None else self._subscription.topics
 
-    async def begin_leaving(self, notify: Callable[[], None]) -> None:
-        """Leave the group while the application still serves its callbacks; `has_left` says when that is done."""
+    def begin_leaving(self, notify: Callable[[], None]) -> None:
+        """Leave the group while the application still serves its callbacks; `has_left` says when that is done.
+        On the loop."""
 
         async def leave() -> None:
             try:
