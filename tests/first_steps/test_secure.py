@@ -79,10 +79,10 @@ def told_by(server: oncelog.Server) -> str:
 
 def test_people_are_told_of_the_only_user_and_of_several(tmp_path: Path) -> None:
     with oncelog.Server(secure=True, data_dir=str(tmp_path)) as server:
-        assert "The server lets in the user admin alone by password" in told_by(server)
+        assert "Only the user admin gets in, by password, and may do everything. " in told_by(server)
     change_in_folder(str(tmp_path), Kind.USERS, adding("ann", new_credentials("s3cret")))
     with oncelog.Server(secure=True, data_dir=str(tmp_path)) as server:
-        assert "The server lets in 2 users by password; that of admin" in told_by(server)
+        assert "2 users get in by password. These files have that of admin, " in told_by(server)
 
 
 def test_a_second_start_uses_what_is_there(tmp_path: Path) -> None:

@@ -64,9 +64,9 @@ def said_by_the_command(folder: Path, lines: int) -> list[str]:
 def test_the_command_says_who_gets_in_and_how(tmp_path: Path) -> None:
     folder = tmp_path / "cluster"
     said = said_by_the_command(folder, 4)
-    assert "the user admin alone" in said[0] and str(folder / "secure" / "client.properties") in said[1]
+    assert "Only the user admin gets in" in said[0] and str(folder / "secure" / "client.properties") in said[1]
     change_in_folder(str(folder), Kind.USERS, adding("ann", new_credentials("s3cret")))
-    assert "The cluster lets in 2 users by password; that of admin" in said_by_the_command(folder, 1)[0]
+    assert "2 users get in by password. These files have that of admin" in said_by_the_command(folder, 1)[0]
     (folder / "secure" / "client.properties").unlink()
     said = said_by_the_command(folder, 2)
     assert "nothing here has its password" in said[0] and f"oncelog users remove admin --data {folder}" in said[1]

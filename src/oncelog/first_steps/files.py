@@ -106,7 +106,7 @@ class SecureFolder:
 
 
 def _for_librdkafka(servers: str, password: str, authority: str | None) -> Iterator[str]:
-    yield "# How to get in: oncelog topics list -F client.properties, kcat -F client.properties"
+    yield "# How to get in: oncelog topics list -F client.properties, kcat -F client.properties -L"
     yield f"bootstrap.servers={servers}"
     yield "security.protocol=sasl_ssl"
     yield f"sasl.mechanism={MECHANISM}"
