@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 
-MOST_BYTES = 900_000  # what brokers agree by takes no larger value: some 5,000 bindings
+MOST_BYTES = 900_000  # what brokers agree by takes no larger value: some 12,000 bindings
 
 Document = Mapping[str, Any]
 Change = Callable[[Document], Document]  # may be called again, where somebody else was faster; raises what is refused

@@ -86,7 +86,12 @@ WITHOUT_EFFECT: Final = (
     _integer("offset.store.sync.interval.ms", -1, -1, DAY_MS, _DEPRECATED, CONSUMER),
     _integer("consume.callback.max.messages", 0, 0, 1_000_000, "For the C interface.", CONSUMER),
     _integer(
-        "transaction.timeout.ms", 60_000, 1000, INT_MAX, "Only the Spark sink has transactions, and reads it.", PRODUCER
+        "transaction.timeout.ms",
+        60_000,
+        1000,
+        INT_MAX,
+        "Only the Spark sink has transactions, and reads it; not given, it takes 300000 (five minutes).",
+        PRODUCER,
     ),
     _integer(
         "queue.buffering.backpressure.threshold", 1, 1, 1_000_000, "Batches wait for brokers, not in them.", PRODUCER
