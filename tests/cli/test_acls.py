@@ -5,6 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.client.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    Admin,
+    ResourcePatternType,
+    ResourceType,
+)
 from oncelog.embedded import Server
 from oncelog.server.users import add_user
 from tests.cli.running import Oncelog
@@ -115,7 +123,7 @@ def test_all_rules_of_a_principal_or_of_a_topic_are_removed(acls: Oncelog) -> No
     ("words", "said"),
     [
         ("add --topic orders", "say who"),
-        ("add --allow-principal User:a", "say what about"),
+        ("add --allow-principal User:a", "say what about: --topic, --group, --transactional-id or --cluster"),
         (
             "add --allow-principal User:a --allow-principal User:b --deny-host h --topic t",
             "a --deny-principal is meant",
@@ -126,14 +134,51 @@ def test_all_rules_of_a_principal_or_of_a_topic_are_removed(acls: Oncelog) -> No
             "add --allow-principal User:a --operation Write --topic t --group g",
             "with --group one of All, Read, Delete,",
         ),
+        ("add --allow-principal User:a --allow-host 10.0.0.0/8 --topic t", "10.0.0.0/8: rules name single addresses"),
+        ("add --deny-principal User:a --deny-host there --topic t", "there: rules name single addresses, or *"),
         ("remove --allow-principal User:a --producer", "say what about"),
-        ("remove", "say which rules"),
+        ("remove --deny-principal User:a", "all rules about somebody: --principal User:alice"),
+        ("remove", "say which rules: --topic, --group, --transactional-id, --cluster, --principal, or --all"),
+        ("remove --principal alice", "alice: expected TYPE:NAME, such as User:alice"),
+        ("list --principal alice", "alice: expected TYPE:NAME, such as User:alice"),
         ("add --allow-principal User:a --topic t --operation Fly", "'Fly' is not one of"),
     ],
 )
 def test_what_lacks_a_part_is_refused(acls: Oncelog, words: str, said: str) -> None:
     ended = acls.run(f"acls {words}")
     assert ended.code == 2 and said in ended.refusal
+
+
+def test_an_operation_alone_takes_nothing_from_everybody(acls: Oncelog) -> None:
+    acls("acls add", "--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders")
+    said = acls.run("acls remove", "--operation", "Read")
+    assert said.code == 2 and "--operation alone would take it from everybody: name --topic, --group," in said.refusal
+    assert len(acls("acls", "-J").json) == 1
+    assert len(acls("acls remove", "--operation", "Read", "--principal", "User:alice", "-J").json) == 1
+
+
+def test_where_no_rule_is_like_that_it_is_said_and_is_no_failure(acls: Oncelog) -> None:
+    acls("acls add", "--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders")
+    said = acls("acls remove", "--allow-principal", "User:alice", "--topic", "orders", "-J")
+    assert (said.json, said.err) == ([], "No rule is like that; `oncelog acls list` shows all.\n")
+    assert acls("acls remove", "--topic", "orders", "-J").err == ""
+
+
+def test_rules_of_a_network_that_others_have_made_can_be_taken_away(acls: Oncelog, asked: Server) -> None:
+    rule = AclBinding(
+        ResourceType.TOPIC,
+        "orders",
+        ResourcePatternType.LITERAL,
+        "User:alice",
+        "10.0.0.0/8",
+        AclOperation.READ,
+        AclPermissionType.DENY,
+    )
+    with Admin({"bootstrap.servers": asked.bootstrap_servers}) as admin:
+        for future in admin.create_acls([rule]).values():
+            future.result(60)
+    words = ("--deny-principal", "User:alice", "--deny-host", "10.0.0.0/8", "--operation", "Read", "--topic", "orders")
+    assert [each["host"] for each in acls("acls remove", *words, "-J").json] == ["10.0.0.0/8"]
 
 
 @pytest.mark.parametrize("option", ["--allow-principal", "--deny-principal"])

@@ -11,6 +11,7 @@ import click
 CLUSTER_NAME = "kafka-cluster"
 EVERYWHERE = "*"
 EVERYTHING = "All"
+THINGS = "--topic, --group, --transactional-id or --cluster"
 # What may be done, by the words of kafka-acls, and to what kind of thing.
 OPERATIONS_OF = {
     "TOPIC": ("Read", "Write", "Create", "Delete", "Alter", "Describe", "DescribeConfigs", "AlterConfigs"),
@@ -25,6 +26,18 @@ ROLES = {
     "producer": {"TOPIC": ("Write", "Describe", "Create"), "TRANSACTIONAL_ID": ("Write", "Describe")},
     "consumer": {"TOPIC": ("Read", "Describe"), "GROUP": ("Read",)},
 }
+
+
+class Principal(click.types.StringParamType):
+    """Whom a rule is about. A name without its type would be about nobody."""
+
+    name = "TYPE:NAME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        said = str(super().convert(value, param, ctx))
+        if ":" not in said:
+            raise click.UsageError(f"{said}: expected TYPE:NAME, such as User:{said}")
+        return said
 
 
 class Target(NamedTuple):
@@ -102,14 +115,15 @@ def about(patterns: Sequence[str]) -> Callable[[Callable[..., Any]], Callable[..
     return decorate
 
 
-operations_option = click.option(
-    "--operation",
-    "operations",
-    metavar="OPERATION",
-    type=click.Choice(OPERATIONS, case_sensitive=False),
-    multiple=True,
-    help=f"One of {', '.join(OPERATIONS)}; repeatable. All, where none and no role is given.",
-)
+def operations_option(words: str) -> Callable[[Any], Any]:
+    return click.option(
+        "--operation",
+        "operations",
+        metavar="OPERATION",
+        type=click.Choice(OPERATIONS, case_sensitive=False),
+        multiple=True,
+        help=f"{words} One of {', '.join(OPERATIONS)}; repeatable.",
+    )
 
 
 def name_of(operation: str) -> str:

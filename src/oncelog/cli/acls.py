@@ -1,6 +1,7 @@
 """`oncelog acls`: who may do what, in the words of kafka-acls."""
 
 from collections.abc import Iterable, Sequence
+from ipaddress import ip_address
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,9 @@ from oncelog.cli._rules import (
     OPERATIONS_OF,
     OPTIONS,
     ROLES,
+    THINGS,
     Given,
+    Principal,
     Target,
     Targets,
     about,
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 COLUMNS = ("permission", "principal", "host", "operation", "resource", "name", "pattern")
 
 principals_option = click.option(
-    "--principal", "principals", metavar="TYPE:NAME", multiple=True, help="Only rules about these, such as User:alice."
+    "--principal", "principals", type=Principal(), multiple=True, help="Only rules about these, such as User:alice."
 )
 
 
@@ -52,7 +55,7 @@ def whom(body: Any) -> Any:
             ("--deny-principal", "denied", "Who may not, whatever else allows it; repeatable."),
         )
     ):
-        body = click.option(option, name, metavar="TYPE:NAME", multiple=True, help=words)(body)
+        body = click.option(option, name, type=Principal(), multiple=True, help=words)(body)
     for option, name in (("--allow-host", "allowed_hosts"), ("--deny-host", "denied_hosts")):
         words = (
             f"An address from which {'--' + option[2:-5]}-principal is meant; from everywhere by default; repeatable."
@@ -91,7 +94,7 @@ def list_acls(to: Connecting, form: str, targets: Targets, principals: tuple[str
 @connecting
 @formatted
 @about(("literal", "prefixed"))
-@operations_option
+@operations_option("All, where none and no role is given.")
 @whom
 @speaks_to_brokers
 def add(to: Connecting, form: str, targets: Targets, operations: tuple[str, ...], **said: Any) -> None:
@@ -101,7 +104,8 @@ def add(to: Connecting, form: str, targets: Targets, operations: tuple[str, ...]
 
     who = _who(said) or _nothing("who: --allow-principal or --deny-principal")
     if not list(targets):
-        _nothing("what about: --topic, --group or --cluster")
+        _nothing(f"what about: {THINGS}")
+    _refuse_unless_addresses((*said["allowed_hosts"], *said["denied_hosts"]))
     given = _given(targets, operations, said)
     _check(given)
     wanted = [
@@ -130,7 +134,9 @@ def add(to: Connecting, form: str, targets: Targets, operations: tuple[str, ...]
 @connecting
 @formatted
 @about(("literal", "prefixed", "any", "match"))
-@operations_option
+@operations_option(
+    "Only rules of this operation; without it and without --allow-principal or --deny-principal, of every one."
+)
 @whom
 @principals_option
 @click.option("--all", "is_all", is_flag=True, help="All rules, with those that no broker can read.")
@@ -151,11 +157,7 @@ def remove(
     from oncelog.cli._cluster import opened
 
     who = _who(said)
-    named = bool(list(targets) or who or principals or operations)
-    if named == is_all:
-        _nothing("which rules: --topic, --group, --cluster, --principal, or --all and nothing else")
-    if _roles(said) and not list(targets):
-        _nothing("what about: --topic, --group or --transactional-id")
+    _refuse_too_much(is_all, targets, operations, principals, said)
     if who or operations or _roles(said):
         wanted = _exact_filters(targets, operations, who, principals, said)
     else:
@@ -165,20 +167,47 @@ def remove(
         for future in cluster.admin.delete_acls(list(dict.fromkeys(wanted))).values():
             found |= dict.fromkeys(future.result())
     _tell(form, found)
+    if not found and not is_all:
+        click.echo("No rule is like that; `oncelog acls list` shows all.", err=True)
+
+
+def _refuse_too_much(
+    is_all: bool, targets: Targets, operations: Sequence[str], principals: Sequence[str], said: dict[str, Any]
+) -> None:
+    """What would take away more rules than somebody has thought of."""
+    things, is_about_somebody = bool(list(targets)), bool(said["allowed"] or said["denied"])
+    is_named = things or is_about_somebody or bool(principals)
+    if operations and not is_named and not is_all:
+        raise click.UsageError(
+            "--operation alone would take it from everybody: "
+            "name --topic, --group, --transactional-id, --cluster or --principal"
+        )
+    if is_named == is_all or (is_all and operations):
+        _nothing("which rules: --topic, --group, --transactional-id, --cluster, --principal, or --all and nothing else")
+    if not things and (is_about_somebody or _roles(said)):
+        _nothing(f"what about: {THINGS}; all rules about somebody: --principal User:alice")
 
 
 Who = tuple[str, str, str]  # a permission, a principal, a host
 
 
 def _who(said: dict[str, Any]) -> list[Who]:
-    for each in (*said["allowed"], *said["denied"]):
-        if ":" not in each:
-            raise click.UsageError(f"{each}: expected TYPE:NAME, such as User:{each}")
     for word, principals, hosts in (("allow", "allowed", "allowed_hosts"), ("deny", "denied", "denied_hosts")):
         if said[hosts] and not said[principals]:
             raise click.UsageError(f"--{word}-host is from where a --{word}-principal is meant, and there is none")
     allowed = product(["ALLOW"], said["allowed"], said["allowed_hosts"] or (EVERYWHERE,))
     return [*allowed, *product(["DENY"], said["denied"], said["denied_hosts"] or (EVERYWHERE,))]
+
+
+def _refuse_unless_addresses(hosts: Iterable[str]) -> None:
+    """Requests come from addresses: a rule about a network or a name would never be about any."""
+    for host in hosts:
+        if host == EVERYWHERE:
+            continue
+        try:
+            ip_address(host)
+        except ValueError:
+            raise click.UsageError(f"{host}: rules name single addresses, or {EVERYWHERE}") from None
 
 
 def _roles(said: dict[str, Any]) -> list[str]:

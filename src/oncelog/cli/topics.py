@@ -9,7 +9,7 @@ from oncelog.cli._groups import ListsAtFirst
 from oncelog.cli._least_rights import ROLES, Needs, parts
 from oncelog.cli._options import Connecting, PartitionCount, connecting, formatted, pairs
 from oncelog.cli._output import emit
-from oncelog.cli._rules import command_of
+from oncelog.cli._rules import Principal, command_of
 
 if TYPE_CHECKING:
     from oncelog.cli._cluster import Cluster
@@ -209,7 +209,7 @@ def alter(
 
 
 @command.command()
-@click.option("--principal", metavar="TYPE:NAME", default="User:NAME", show_default=True, help="Who needs the rights.")
+@click.option("--principal", type=Principal(), default="User:NAME", show_default=True, help="Who needs the rights.")
 @click.option("--group", metavar="GROUP", help="The consumer's group.")
 @click.option("--name", metavar="NAME", help="The name of the sink, the copy or the flow.")
 @click.option("--to", metavar="TOPIC", multiple=True, help="What a copy or a flow writes to; repeatable.")
@@ -230,8 +230,6 @@ def acls(
     No broker is asked. TOPIC is what is written by a producer or a sink, and what is read by a consumer, a copy or a
     flow.
     """
-    if ":" not in principal:
-        raise click.UsageError(f"--principal {principal}: expected TYPE:NAME, such as User:{principal}")
     needs = Needs(role=role, topics=topics, to=to, through=through, group=group, name=name)
     if needs.lacks is not None:
         raise click.UsageError(f"what a {role} needs depends on {needs.lacks}, which is missing")
