@@ -193,6 +193,23 @@ def test_a_copy_is_told_cluster_by_cluster() -> None:
     assert lines[-1].endswith("--topic oncelog.copy.mirror")
 
 
+ADD = "oncelog acls add --allow-principal User:ANONYMOUS"
+
+
+def test_a_saved_producer_in_a_group_needs_it() -> None:
+    assert printed("saved-producer", "orders", "--group", "billing") == [
+        f"{ADD} --operation Write --operation Read --topic orders",
+        f"{ADD} --operation Read --group billing",
+    ]
+
+
+def test_a_sink_that_writes_in_transactions_needs_its_id() -> None:
+    plain = printed("sink", "sums", "--name", "q")
+    theirs = f"{ADD} --operation Write --operation Describe --transactional-id oncelog.sink.q"
+    assert printed("sink", "sums", "--name", "q", "--transactional") == [*plain, theirs]
+    assert "--transactional goes with a sink" in told("topics", "--acls", "producer", "t", "--transactional").output
+
+
 @pytest.mark.parametrize(
     ("words", "lacking"),
     [

@@ -41,6 +41,7 @@ class Needs:
     through: Sequence[str] = ()
     group: str | None = None
     name: str | None = None
+    is_transactional: bool = False
 
     @property
     def lacks(self) -> str | None:
@@ -70,15 +71,22 @@ def _producer(needs: Needs) -> list[Part]:
 
 def _saved(needs: Needs) -> list[Part]:
     """What was written since the last save is looked for, and read back where it must be compared."""
-    return _of_topics(("Write", "Read"), needs.topics)
+    group = [] if needs.group is None else [_member(needs.group)]
+    return [*_of_topics(("Write", "Read"), needs.topics), *group]
 
 
 def _consumer(needs: Needs) -> list[Part]:
-    return [*_of_topics(("Read",), needs.topics), Part(("Read",), "GROUP", str(needs.group))]
+    return [*_of_topics(("Read",), needs.topics), _member(str(needs.group))]
+
+
+def _member(group: str) -> Part:
+    return Part(("Read",), "GROUP", group)
 
 
 def _sink(needs: Needs) -> list[Part]:
-    return [*_of_topics(READ_BACK, needs.topics), Part(OWN, "TOPIC", f"{SINK_TOPIC}{needs.name}")]
+    own = f"{SINK_TOPIC}{needs.name}"
+    found = [*_of_topics(READ_BACK, needs.topics), Part(OWN, "TOPIC", own)]
+    return [*found, Part(("Write", "Describe"), "TRANSACTIONAL_ID", own)] if needs.is_transactional else found
 
 
 def _copy(needs: Needs) -> list[Part]:

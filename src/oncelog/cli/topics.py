@@ -210,10 +210,11 @@ def alter(
 
 @command.command()
 @click.option("--principal", type=Principal(), default="User:NAME", show_default=True, help="Who needs the rights.")
-@click.option("--group", metavar="GROUP", help="The consumer's group.")
+@click.option("--group", metavar="GROUP", help="The group of a consumer, or of a saved producer.")
 @click.option("--name", metavar="NAME", help="The name of the sink, the copy or the flow.")
 @click.option("--to", metavar="TOPIC", multiple=True, help="What a copy or a flow writes to; repeatable.")
 @click.option("--through", metavar="TOPIC", multiple=True, help="Between the stages of a flow; repeatable.")
+@click.option("--transactional", "is_transactional", is_flag=True, help="Of a sink that writes in transactions.")
 @click.argument("role", type=click.Choice(ROLES))
 @click.argument("topics", metavar="TOPIC...", nargs=-1)
 def acls(
@@ -222,6 +223,7 @@ def acls(
     name: str | None,
     to: tuple[str, ...],
     through: tuple[str, ...],
+    is_transactional: bool,
     role: str,
     topics: tuple[str, ...],
 ) -> None:
@@ -230,7 +232,17 @@ def acls(
     No broker is asked. TOPIC is what is written by a producer or a sink, and what is read by a consumer, a copy or a
     flow.
     """
-    needs = Needs(role=role, topics=topics, to=to, through=through, group=group, name=name)
+    if is_transactional and role != "sink":
+        raise click.UsageError("--transactional goes with a sink")
+    needs = Needs(
+        role=role,
+        topics=topics,
+        to=to,
+        through=through,
+        group=group,
+        name=name,
+        is_transactional=is_transactional,
+    )
     if needs.lacks is not None:
         raise click.UsageError(f"what a {role} needs depends on {needs.lacks}, which is missing")
     where = ""
