@@ -14,6 +14,7 @@ from oncelog.client.admin import (
     ResourceType,
 )
 from oncelog.embedded import Server
+from oncelog.server.secure import AUTHORIZER
 from oncelog.server.users import add_user
 from tests.cli.running import Oncelog
 from tests.server.test_access import ASKED
@@ -187,12 +188,49 @@ def test_a_principal_without_a_type_is_refused_with_one(option: str, acls: Oncel
     assert ended.code == 2 and "expected TYPE:NAME, such as User:alice" in ended.refusal
 
 
-def test_who_lacks_a_right_is_told_who_gives_it() -> None:
+GIVES = "`oncelog acls add --allow-principal User:... --operation"
+
+
+@pytest.fixture(scope="module")
+def without_rights() -> Iterator[Oncelog]:
     name, value = ASKED.split("=")
     with Server(settings={name: value}) as server:
-        oncelog = Oncelog(server.bootstrap_servers)
-        assert "authorization failed: this user has no right to it" in oncelog.run("acls").refusal.replace("\n", " ")
-        assert "`oncelog topics --acls` prints" in oncelog.run("topics create", "orders").refusal
+        yield Oncelog(server.bootstrap_servers)
+
+
+@pytest.mark.parametrize(
+    ("command", "operation", "option"),
+    [
+        ("acls", "Describe", "--cluster"),
+        ("acls add --allow-principal User:a --topic t", "Alter", "--cluster"),
+        ("acls remove --topic t", "Alter", "--cluster"),
+        ("users", "Describe", "--cluster"),
+        ("users remove a", "Alter", "--cluster"),
+        ("quotas", "DescribeConfigs", "--cluster"),
+        ("quotas set -u a producer_byte_rate=1", "AlterConfigs", "--cluster"),
+        ("cluster describe", "Describe", "--cluster"),
+        ("groups describe billing", "Describe", "--group billing"),
+        ("groups delete billing", "Delete", "--group billing"),
+        ("groups reset billing -o end", "Read", "--group billing"),
+    ],
+)
+def test_who_lacks_a_right_is_told_which_and_what_gives_it(
+    without_rights: Oncelog, command: str, operation: str, option: str
+) -> None:
+    where = "the cluster" if option == "--cluster" else "the group billing"
+    refusal = without_rights.run(command).refusal
+    assert f"uthorization failed: this takes {operation} on {where}: {GIVES} {operation} {option}`" in refusal
+
+
+def test_who_lacks_a_right_on_a_topic_is_told_who_prints_what_gives_it(without_rights: Oncelog) -> None:
+    refusal = without_rights.run("topics create", "orders").refusal
+    assert refusal.startswith("orders: Broker: Topic authorization failed: this user has no right to it;")
+    assert "`oncelog topics --acls` prints" in refusal and refusal.count("uthorization failed") == 1
+
+
+def test_the_name_of_a_group_is_quoted_as_shells_want_it(without_rights: Oncelog) -> None:
+    refusal = without_rights.run("groups describe", "a b").refusal
+    assert refusal.endswith(f"on the group a b: {GIVES} Describe --group 'a b'`")
 
 
 def test_who_is_answered_is_not_told_to_start_a_server() -> None:
@@ -201,12 +239,11 @@ def test_who_is_answered_is_not_told_to_start_a_server() -> None:
     assert "does this listener want TLS" in refusal and "start a server" not in refusal
 
 
-def test_where_nobody_is_asked_for_rights_that_is_said(oncelog: Oncelog) -> None:
-    assert "No Authorizer is configured" in oncelog.run("acls").refusal
-    assert (
-        "No Authorizer is configured"
-        in oncelog.run("acls add --allow-principal User:a --operation All --topic t").refusal
-    )
+@pytest.mark.parametrize("command", ["acls", "acls add --allow-principal User:a --operation All --topic t"])
+def test_where_nobody_is_asked_for_rights_that_is_said_and_what_asks(oncelog: Oncelog, command: str) -> None:
+    refusal = oncelog.run(command).refusal
+    assert "No Authorizer is configured: start the server with --secure, or with authorizer.class.name=" in refusal
+    assert refusal.endswith(AUTHORIZER)
 
 
 def test_all_rules_are_taken_away_by_that_word_alone(acls: Oncelog) -> None:

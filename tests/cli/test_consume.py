@@ -159,7 +159,7 @@ def test_a_member_for_whom_nothing_is_left_ends_at_the_end_of_nothing() -> None:
 
     consumer: Any = Spare()
     loop = ConsumeLoop(consumer, values(b"\n", b"").renderer(), BytesIO(), Limits(ends_at_end=True))
-    loop.share(["orders"])
+    loop.share("readers", ["orders"])
     loop.run()
 
 

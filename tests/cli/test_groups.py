@@ -62,6 +62,7 @@ def test_members_are_told_and_keep_a_group_from_being_changed(oncelog: Oncelog, 
         assert [(row["partition"], row["member"], row["client"]) for row in told["partitions"]] == [
             (index, "first", "me") for index in range(3)
         ]
+        assert oncelog("groups describe", group).lines[-1] == f"{group}: Stable, 1 member"
         assert "has members: stop them first" in oncelog.run("groups delete", group).refusal
         said = oncelog.run("groups reset", group, "-t", filled, "-o", "end")
         assert "has members: stop them first" in said.refusal
@@ -83,6 +84,7 @@ def test_a_group_is_removed(oncelog: Oncelog, server: Server, filled: str) -> No
         ("reset of-{topic}x -o end", 1, "has committed nothing: -t TOPIC says of which topics"),
         ("reset of-{topic} -o 99", 1, "{topic} [0] has the offsets 0 to 10, not 99"),
         ("reset of-{topic} -o stored", 2, "that is where the group is already"),
+        ("reset of-{topic} -o e@5", 2, "expected beginning, end, an offset, -N (N before the end) or s@MS"),
         ("reset of-{topic}", 2, "Missing option '-o'"),
         ("reset of-{topic} -t {topic}x -o end", 1, "there is no topic {topic}x; the nearest known one is {topic}"),
     ],

@@ -82,6 +82,7 @@ def test_offsets_that_stand_for_a_place_are_librdkafkas() -> None:
         ("Cluster authorization failed.", "Broker: Cluster authorization failed"),
         ("Cluster authorization failed", "Broker: Cluster authorization failed"),
         ("Cluster authorization failed: ask ann", "Broker: Cluster authorization failed: ask ann"),
+        ("Authorization failed.", "Broker: Cluster authorization failed"),
         ("ask ann", "Broker: Cluster authorization failed: ask ann"),
     ],
 )

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from threading import Event
 from typing import TypeVar
 
-from oncelog.cli._endings import failure, nearest, words_of
+from oncelog.cli._endings import failure, lacks_a_right, nearest, words_of
 from oncelog.cli._options import ADMIN, Connecting
+from oncelog.cli._rules import Given
 from oncelog.client.admin import Admin
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, TopicMetadata
 from oncelog.client.errors import KafkaError, KafkaException
@@ -79,16 +80,24 @@ def refuse_unless_there(topic: str, count: int, index: int) -> None:
 
 
 @contextmanager
-def opened(to: Connecting, **defaults: object) -> Iterator[Cluster]:
+def opened(to: Connecting, *, takes: Given | None = None, **defaults: object) -> Iterator[Cluster]:
+    """`takes`: the right that is asked for, which is named where this user lacks it."""
     with Admin(to.of(ADMIN, **defaults)) as admin:
-        yield Cluster(admin, to.timeout_s, may_hide=to.is_guarded)
+        try:
+            yield Cluster(admin, to.timeout_s, may_hide=to.is_guarded)
+        except KafkaException as refusal:
+            if takes is None or not lacks_a_right(refusal.error):
+                raise
+            raise failure(words_of(refusal.error, takes)) from refusal
 
 
 def outcome_of(future: "Future[T]") -> T:
     return future.result()
 
 
-def each_outcome(futures: Mapping[str, "Future[T]"], passed_over: int | None = None) -> None:
+def each_outcome(
+    futures: Mapping[str, "Future[T]"], passed_over: int | None = None, takes: Given | None = None
+) -> None:
     """Wait for all; then the first failure is raised, with the name that it belongs to."""
     failures = []
     for name, future in futures.items():
@@ -100,7 +109,7 @@ def each_outcome(futures: Mapping[str, "Future[T]"], passed_over: int | None = N
     if failures:
         name, error = failures[0]
         more = f" (and {len(failures) - 1} more failed)" if len(failures) > 1 else ""
-        raise failure(f"{name}: {words_of(error)}{more}")
+        raise failure(f"{name}: {words_of(error, takes)}{more}")
 
 
 def is_unsupported(error: KafkaError) -> bool:

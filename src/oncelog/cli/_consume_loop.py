@@ -9,6 +9,7 @@ import click
 from oncelog.cli import _columns
 from oncelog.cli._columns import ColumnRenderer
 from oncelog.cli._endings import failure, words_of
+from oncelog.cli._rules import Given, on_group
 from oncelog.client.consumer.message import Message
 from oncelog.client.errors import KafkaError
 from oncelog.client.types import TopicPartition
@@ -56,6 +57,7 @@ class ConsumeLoop:
         self._places: set[Place] = set()
         self._done: set[Place] = set()  # partitions of which no more is wanted
         self._is_shared = False
+        self._takes: Given | None = None
         self._has_share = False  # which may be nothing, where there are more members than partitions
         self._told: str | None = None
 
@@ -68,7 +70,7 @@ class ConsumeLoop:
         wanted = [TopicPartition(*place, start) for place, start in starts.items() if place not in self._done]
         self._consumer.assign(wanted)
 
-    def share(self, topics: list[str]) -> None:
+    def share(self, group: str, topics: list[str]) -> None:
         """As a member of the group. What was written counts as done, and nothing else."""
 
         def assigned(consumer: "Consumer", partitions: list[TopicPartition]) -> None:
@@ -81,7 +83,7 @@ class ConsumeLoop:
             self._has_share = False
             self._done -= gone
 
-        self._is_shared = True
+        self._is_shared, self._takes = True, on_group("Read", group)
         self._consumer.subscribe(topics, on_assign=assigned, on_revoke=revoked, on_lost=revoked)
 
     def run(self) -> None:
@@ -185,7 +187,7 @@ class ConsumeLoop:
         elif error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._say(f"% {words_of(error)}")
         else:
-            raise failure(words_of(error))
+            raise failure(words_of(error, self._takes))
 
     def _say(self, words: str) -> None:
         """A line about what goes on; what repeats itself is said once."""

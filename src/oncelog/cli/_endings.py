@@ -9,14 +9,21 @@ from difflib import get_close_matches
 from functools import wraps
 from io import UnsupportedOperation
 from types import FrameType
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from oncelog.cli._rules import Given
 
 TERMINATED = 143  # 128 and the number of SIGTERM, as a shell says it
 
 LACKS_A_RIGHT = (
     "this user has no right to it; `oncelog topics --acls` prints the commands by which an administrator gives one"
+)
+NO_AUTHORIZER = (
+    "start the server with --secure, or with "
+    "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 )
 
 P = ParamSpec("P")
@@ -45,18 +52,17 @@ def speaks_to_brokers(body: Callable[P, T]) -> Callable[P, T]:
     return run
 
 
-def words_of(error: object) -> str:
-    """An error of the client, with what to do about it where that is the same for everyone."""
+def words_of(error: object, takes: "Given | None" = None) -> str:
+    """An error of the client, with what to do about it where that is the same for everyone. `takes`: the right on the
+    cluster or on a group that was asked for; those on topics have commands of their own."""
     from oncelog.client.errors import KafkaError
 
     assert isinstance(error, KafkaError)
     words = error.str()
-    if error.code() in (
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    ):
-        return f"{words.rstrip('.')}: {LACKS_A_RIGHT}"
+    if lacks_a_right(error):
+        return f"{words.rstrip('.')}: {_remedy(error, takes)}"
+    if error.code() == KafkaError.SECURITY_DISABLED:
+        return f"{words.rstrip('.')}: {NO_AUTHORIZER}"
     if "`security.protocol`" in words:  # somebody answers there, who wants something else
         return words
     if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE):
@@ -64,6 +70,26 @@ def words_of(error: object) -> str:
     if error.code() == KafkaError._TIMED_OUT:
         return f"{words}: is there a Kafka at this address? -b names another one, -m waits longer"
     return words
+
+
+def lacks_a_right(error: object) -> bool:
+    from oncelog.client.errors import KafkaError
+
+    return error in (
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    )
+
+
+def _remedy(error: object, takes: "Given | None") -> str:
+    from oncelog.cli._rules import command_of
+    from oncelog.client.errors import KafkaError
+
+    if takes is None or error == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return LACKS_A_RIGHT
+    what = "the cluster" if takes.target.kind == "BROKER" else f"the group {takes.target.name}"
+    return f"this takes {takes.operation} on {what}: `{command_of('User:...', [takes], 'LITERAL')}`"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from oncelog.cli._cluster import Cluster, Place, each_outcome, opened
 from oncelog.cli._endings import failure
 from oncelog.cli._options import Connecting
 from oncelog.cli._output import emit
+from oncelog.cli._rules import on_cluster
 from oncelog.client.admin import ConfigResource, Move, Replicas, ResourceType
 from oncelog.client.types import TopicPartition
 from oncelog.clock import monotonic_s
@@ -61,9 +62,10 @@ class Seen:
 
 
 @contextmanager
-def opened_past_who_hangs(to: Connecting) -> Iterator[Cluster]:
+def opened_past_who_hangs(to: Connecting, operation: str = "Alter") -> Iterator[Cluster]:
     """These commands are given just when a broker hangs: another one is to be asked before the time is over."""
-    with opened(to, socket_connection_setup_timeout_ms=max(1000, int(to.timeout_s * 1000 / 3))) as cluster:
+    setup_ms = max(1000, int(to.timeout_s * 1000 / 3))
+    with opened(to, takes=on_cluster(operation), socket_connection_setup_timeout_ms=setup_ms) as cluster:
         yield cluster
 
 
@@ -156,7 +158,9 @@ def alter(cluster: Cluster, targets: Mapping[Place, Sequence[int] | None]) -> No
     futures = cluster.admin.alter_partition_reassignments(
         {TopicPartition(*place): target for place, target in targets.items()}
     )
-    each_outcome({f"{each.topic}-{each.partition}": future for each, future in futures.items()})
+    each_outcome(
+        {f"{each.topic}-{each.partition}": future for each, future in futures.items()}, takes=on_cluster("Alter")
+    )
 
 
 def refuse_while_moving(found: Seen) -> None:

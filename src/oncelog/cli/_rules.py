@@ -57,6 +57,14 @@ class Given(NamedTuple):
     operation: str
 
 
+def on_cluster(operation: str) -> Given:
+    return Given(CLUSTER, operation)
+
+
+def on_group(operation: str, name: str) -> Given:
+    return Given(Target("GROUP", name), operation)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
     """What was said of what rules are about."""

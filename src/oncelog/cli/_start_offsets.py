@@ -12,6 +12,7 @@ from oncelog.cli._endings import failure
 
 BEGINNING_TIME, END_TIME = -2, -1
 EXPECTED = "expected beginning, end, stored, an offset, -N (N before the end), s@MS or e@MS"
+EXPECTED_OF_RESET = "expected beginning, end, an offset, -N (N before the end) or s@MS"
 _TIME = re.compile(r"([se])@(\d+)")
 _NUMBER = re.compile(r"-?\d+")
 
@@ -54,13 +55,13 @@ def parse_range(given: Iterable[str]) -> Range:
     return Range(start, stop_ms)
 
 
-def parse_start(text: str) -> Spot:
+def parse_start(text: str, expected: str = EXPECTED) -> Spot:
     if text in ("beginning", "end", "stored"):
         return Spot(Where(text))
     if text.startswith("s@"):
         return Spot(Where.TIME, _time(text))
     if not _NUMBER.fullmatch(text):
-        raise click.UsageError(f"-o {text}: {EXPECTED}")
+        raise click.UsageError(f"-o {text}: {expected}")
     number = int(text)
     return Spot(Where.BEFORE_END, -number) if text.startswith("-") else Spot(Where.OFFSET, number)
 

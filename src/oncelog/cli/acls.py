@@ -25,6 +25,7 @@ from oncelog.cli._rules import (
     Targets,
     about,
     name_of,
+    on_cluster,
     operations_option,
     word_of,
 )
@@ -83,7 +84,7 @@ def list_acls(to: Connecting, form: str, targets: Targets, principals: tuple[str
     """Access rules, all or those about these things and principals."""
     from oncelog.cli._cluster import opened
 
-    with opened(to) as cluster:
+    with opened(to, takes=on_cluster("Describe")) as cluster:
         found: dict[AclBinding, None] = {}
         for each in _filters(list(targets) or [None], targets.pattern, principals):
             found |= dict.fromkeys(cluster.admin.describe_acls(each).result())
@@ -123,7 +124,7 @@ def add(to: Connecting, form: str, targets: Targets, operations: tuple[str, ...]
     with opened(to) as cluster:
         futures = cluster.admin.create_acls(list(dict.fromkeys(wanted)))
         try:
-            each_outcome({_said(each): future for each, future in futures.items()})
+            each_outcome({_said(each): future for each, future in futures.items()}, takes=on_cluster("Alter"))
         finally:
             made = [each for each, future in futures.items() if future.done() and future.exception() is None]
             if made:
@@ -162,7 +163,7 @@ def remove(
         wanted = _exact_filters(targets, operations, who, principals, said)
     else:
         wanted = _filters(list(targets) or [None], targets.pattern, principals)
-    with opened(to) as cluster:
+    with opened(to, takes=on_cluster("Alter")) as cluster:
         found: dict[AclBinding, None] = {}
         for future in cluster.admin.delete_acls(list(dict.fromkeys(wanted))).values():
             found |= dict.fromkeys(future.result())

@@ -11,6 +11,7 @@ from oncelog.cli._groups import Pointing
 from oncelog.cli._options import Connecting, connecting, formatted, partitions_option, refuse_unless_address
 from oncelog.cli._output import emit
 from oncelog.cli._parents import keep_up
+from oncelog.cli._rules import on_cluster
 
 if TYPE_CHECKING:
     from oncelog.cli._cluster import Cluster, Place
@@ -113,7 +114,7 @@ def describe(to: Connecting, form: str, names: tuple[str, ...], is_all: bool) ->
     """
     from oncelog.cli._replicas import opened_past_who_hangs, rows_of, seen
 
-    with opened_past_who_hangs(to) as cluster:
+    with opened_past_who_hangs(to, "Describe") as cluster:
         places = cluster.places(names)
         found = seen(cluster)
         if is_all:
@@ -157,7 +158,9 @@ def elect(to: Connecting, form: str, names: tuple[str, ...], indexes: tuple[int,
     with opened_past_who_hangs(to) as cluster:
         wanted = [TopicPartition(*place) for place in _places(cluster, names, indexes)]
         futures = cluster.admin.elect_leaders(wanted) if wanted else {}
-        each_outcome({f"{each.topic}-{each.partition}": future for each, future in futures.items()})
+        each_outcome(
+            {f"{each.topic}-{each.partition}": future for each, future in futures.items()}, takes=on_cluster("Alter")
+        )
         held = sorted((each.topic, each.partition) for each, future in futures.items() if future.result())
 
         def are_elected(now: Any) -> bool:

@@ -138,7 +138,7 @@ def _consume(to: Connecting, what: What, shape: Shape, limits: "Limits") -> None
     with Consumer(properties) as consumer:
         loop = ConsumeLoop(consumer, render, sys.stdout.buffer, limits, form)
         if what.group is not None:
-            loop.share(list(what.topics))
+            loop.share(what.group, list(what.topics))
         else:
             loop.assign(starts)
         loop.run()

@@ -4,14 +4,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from oncelog.cli._endings import failure, nearest, speaks_to_brokers
+from oncelog.cli._endings import failure, nearest, speaks_to_brokers, words_of
 from oncelog.cli._groups import ListsAtFirst
 from oncelog.cli._options import Connecting, connecting, formatted, partitions_option
 from oncelog.cli._output import emit
+from oncelog.cli._rules import on_group
 
 if TYPE_CHECKING:
     from oncelog.cli._cluster import Cluster, Place
     from oncelog.client.admin import GroupDescription
+    from oncelog.client.errors import KafkaException
     from oncelog.client.types import TopicPartition
 
 COLUMNS = ("group", "topic", "partition", "committed", "end", "lag", "member", "client", "host")
@@ -56,7 +58,11 @@ def describe(to: Connecting, form: str, names: tuple[str, ...]) -> None:
     rows = [{"group": group["group"], **row} for group in told for row in group["partitions"]]
     emit(form, None, rows, COLUMNS)
     for group in told:
-        click.echo(f"\n{group['group']}: {group['state']}, {len(group['members'])} members")
+        click.echo(f"\n{group['group']}: {group['state']}, {_counted(len(group['members']))}")
+
+
+def _counted(members: int) -> str:
+    return f"{members} member{'s' * (members != 1)}"
 
 
 def _all(cluster: "Cluster") -> tuple[str, ...]:
@@ -73,10 +79,19 @@ def _described(cluster: "Cluster", names: tuple[str, ...]) -> "list[GroupDescrip
         try:
             found.append(future.result())
         except KafkaException as refusal:
-            if refusal.error.code() != KafkaError.GROUP_ID_NOT_FOUND:
-                raise
-            raise _no_group(cluster, name) from refusal
+            if refusal.error.code() == KafkaError.GROUP_ID_NOT_FOUND:
+                raise _no_group(cluster, name) from refusal
+            raise _refused(refusal, "Describe", name) from refusal
     return found
+
+
+def _refused(refusal: "KafkaException", operation: str, name: str) -> Exception:
+    """The same, or, where it is a right on this group that lacks, which one."""
+    from oncelog.client.errors import KafkaError
+
+    if refusal.error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return refusal
+    return failure(words_of(refusal.error, on_group(operation, name)))
 
 
 def _no_group(cluster: "Cluster", name: str) -> click.ClickException:
@@ -162,7 +177,7 @@ def delete(to: Connecting, names: tuple[str, ...]) -> None:
                     raise _no_group(cluster, name) from refusal
                 if code == KafkaError.NON_EMPTY_GROUP:
                     raise failure(f"group {name} has members: stop them first") from refusal
-                raise
+                raise _refused(refusal, "Delete", name) from refusal
 
 
 @command.command()
@@ -189,12 +204,12 @@ def reset(
 ) -> None:
     """Commit other offsets for a group without members; prints what was and what is."""
     from oncelog.cli._cluster import opened
-    from oncelog.cli._start_offsets import Where, parse_start, starts
+    from oncelog.cli._start_offsets import EXPECTED_OF_RESET, Where, parse_start, starts
 
-    spot = parse_start(offset)
+    spot = parse_start(offset, EXPECTED_OF_RESET)
     if spot.where is Where.STORED:
         raise click.UsageError("-o stored: that is where the group is already")
-    with opened(to) as cluster:
+    with opened(to, takes=on_group("Read", group)) as cluster:
         cluster.metadata()
         before = {place: each.offset for place, each in _committed(cluster, group).items()}
         names = topics or sorted({topic for topic, _ in before})

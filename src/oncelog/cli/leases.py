@@ -7,6 +7,7 @@ import click
 from oncelog.cli._endings import failure, speaks_to_brokers
 from oncelog.cli._options import Connecting, connecting, formatted
 from oncelog.cli._output import duration, emit
+from oncelog.cli._rules import on_cluster
 
 COLUMNS = ("topic", "partition", "lifetime", "live", "remembered", "capacity", "full")
 
@@ -28,7 +29,7 @@ def command(to: Connecting, form: str, topics: tuple[str, ...]) -> None:
     from oncelog.client.errors import KafkaException
     from oncelog.client.types import TopicPartition
 
-    with opened(to) as cluster:
+    with opened(to, takes=on_cluster("Describe")) as cluster:
         places = cluster.places(topics or sorted(cluster.metadata().topics))
         try:
             futures = cluster.admin.describe_leases([TopicPartition(*place) for place in places]) if places else {}

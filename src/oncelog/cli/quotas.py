@@ -8,6 +8,7 @@ from oncelog.cli._endings import speaks_to_brokers
 from oncelog.cli._groups import ListsAtFirst
 from oncelog.cli._options import Connecting, connecting, formatted, pairs
 from oncelog.cli._output import emit
+from oncelog.cli._rules import on_cluster
 
 if TYPE_CHECKING:
     from oncelog.client.admin import QuotaEntity
@@ -42,7 +43,7 @@ def list_quotas(to: Connecting, form: str, user: str | None, client_id: str | No
     """All quotas, or those of a user, a client id or an address."""
     from oncelog.cli._cluster import opened
 
-    with opened(to) as cluster:
+    with opened(to, takes=on_cluster("DescribeConfigs")) as cluster:
         found = cluster.admin.describe_client_quotas(_names(user, client_id, ip)).result()
     facts = [
         {**_told(entity), "quota": quota, "value": value}
@@ -111,4 +112,4 @@ def _alter(to: Connecting, entity: "QuotaEntity", changes: dict[str, float | Non
 
     with opened(to) as cluster:
         futures = cluster.admin.alter_client_quotas({entity: changes})
-        each_outcome({str(each): future for each, future in futures.items()})
+        each_outcome({str(each): future for each, future in futures.items()}, takes=on_cluster("AlterConfigs"))

@@ -13,6 +13,7 @@ from oncelog.cli._endings import failure, nearest, speaks_to_brokers
 from oncelog.cli._groups import ListsAtFirst
 from oncelog.cli._options import Connecting, connecting, formatted
 from oncelog.cli._output import emit
+from oncelog.cli._rules import on_cluster
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -57,7 +58,7 @@ def list_users(to: Connecting, form: str, names: tuple[str, ...]) -> None:
     """All users, or those that are named, with their mechanisms."""
     from oncelog.cli._cluster import opened
 
-    with opened(to) as cluster:
+    with opened(to, takes=on_cluster("Describe")) as cluster:
         users = _all(cluster)
     if names:
         users = {name: _named(name, users) for name in dict.fromkeys(names)}
@@ -135,7 +136,7 @@ def remove(to: Connecting, data: Path | None, cluster: str | None, mechanisms: t
     from oncelog.cli._cluster import opened
     from oncelog.client.admin import UserScramCredentialDeletion
 
-    with opened(to) as found:
+    with opened(to, takes=on_cluster("Alter")) as found:
         users = _all(found)
     has = [info.mechanism for info in _named(name, users).scram_credential_infos]
     wanted = [each for each in has if not mechanisms or NAMES[each] in mechanisms]
@@ -161,7 +162,7 @@ def _alter(to: Connecting, alterations: "list[UserScramCredentialAlteration]") -
     """One after the other: Kafka takes a user only once in a request."""
     from oncelog.cli._cluster import opened
 
-    with opened(to) as cluster:
+    with opened(to, takes=on_cluster("Alter")) as cluster:
         cluster.metadata()
         for each in alterations:
             for future in cluster.admin.alter_user_scram_credentials([each]).values():

@@ -108,7 +108,7 @@ def text_of(code: int) -> str:
 def error_of(code: int, message: str | None = None) -> KafkaError:
     """The error for a number that a broker answered. Its own message, where it sent one, follows the known words."""
     known = text_of(code)
-    if not message or _plain(message) == _plain(known):
+    if not message or _plain(known).endswith(_plain(message)):
         said = known
     elif _plain(message).startswith(_plain(known)):  # brokers often begin with the words of the code
         said = f"Broker: {message}" if known.startswith("Broker: ") else message

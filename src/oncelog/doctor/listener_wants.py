@@ -48,12 +48,16 @@ class Wants:
     @property
     def remedy(self) -> str:
         """What a client has to be told."""
-        options = f"-X security.protocol={self.protocol}"
+        options, file = f"-X security.protocol={self.protocol}", "a file with these by -F"
+        if self.tls:
+            options += " -X ssl.ca.location=.../authority.pem"
         if self.wants_certificate:
             options += " -X ssl.certificate.location=... -X ssl.key.location=..."
         if self.mechanisms:
             options += f" -X sasl.mechanism={self.mechanisms[-1]} -X sasl.username=... -X 'sasl.password=${{env:...}}'"
-        return f"{options}, or a file with these by -F"
+            if self.tls:
+                file = "-F DATA/secure/client.properties, where --secure made it"
+        return f"{options}, or {file}"
 
 
 async def wants_of(endpoints: Iterable[Endpoint], timeout_s: float, protocol: str) -> dict[Endpoint, Wants]:
@@ -69,7 +73,8 @@ async def wants_of(endpoints: Iterable[Endpoint], timeout_s: float, protocol: st
 def findings_of(address: str, wants: Wants, protocol: str, now_ms: int) -> Iterator[Finding]:
     name, facts = "listener", {"address": address, "security_protocol": wants.protocol, "sasl": list(wants.mechanisms)}
     if not wants.fit(protocol):
-        yield note(name, f"{address} {_in_words(wants)}, and security.protocol is {protocol}", wants.remedy, **facts)
+        # What to do about it stands beside the broker that does not let this client in.
+        yield note(name, f"{address} {_in_words(wants)}, and security.protocol is {protocol}", "", **facts)
     elif wants.protocol != "plaintext":
         yield ok(name, f"{address} {_in_words(wants)}", **facts)
     certificate = wants.certificate

@@ -1,5 +1,6 @@
 """Names, ranges, defaults and refusals are those of the real librdkafka, asked each time."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -299,10 +300,11 @@ def _ours(client: str, given: dict[Any, Any]) -> Refusal:
 
 
 def _theirs(words: str, given: dict[Any, Any]) -> str:
-    """Without what we add where an alias was typed, which librdkafka does not say."""
+    """Without what we add, which librdkafka does not say: an alias that was typed, and the words that there are."""
     typed = {*given, *given.get("default.topic.config", ())}
     alias = next((name for name in typed if words.endswith(f" (given as `{name}`)")), None)
-    return words if alias is None else words.removesuffix(f" (given as `{alias}`)")
+    words = words if alias is None else words.removesuffix(f" (given as `{alias}`)")
+    return re.sub(r'(Invalid value ".*" for configuration property "[^"]*"): .*', r"\1", words)
 
 
 def _without_blanks(refusal: Refusal) -> Refusal:

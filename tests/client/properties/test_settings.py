@@ -107,6 +107,11 @@ def test_what_only_begins_like_a_number_is_refused(value: str) -> None:
     assert refusal({"retries": value}).str() == words
 
 
+def test_a_word_that_nobody_knows_is_refused_with_those_that_there_are() -> None:
+    words = 'Invalid value "kip848" for configuration property "group.protocol": one of classic, consumer'
+    assert refusal({"group.protocol": "kip848"}).str() == words
+
+
 @pytest.mark.parametrize("value", [["a"], {"a": 1}, b"a", object()])
 def test_what_is_neither_text_nor_number_nor_boolean_is_a_type_error(value: object) -> None:
     with pytest.raises(TypeError, match="expected text, a number or a boolean"):

@@ -34,7 +34,7 @@ def _refusal(known: Setting, text: str, unfit: Unfit) -> KafkaException:
     if unfit.why is Why.EMPTY:
         return invalid_argument(f"{_CALLED.get(known.kind, 'C')}{named} cannot be set to empty value")
     if unfit.why is Why.NO_SUCH_WORD:
-        return invalid_argument(f'Invalid value "{unfit.value}" for c{named}')
+        return invalid_argument(f'Invalid value "{unfit.value}" for c{named}: {known.allowed}')
     if unfit.why is Why.OUT_OF_BOUNDS:
         form = "g" if known.kind is Kind.NUMBER else ""
         bounds = f"{known.low:{form}}..{known.high:{form}}"
