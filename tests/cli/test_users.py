@@ -59,6 +59,20 @@ def test_the_first_user_comes_to_be_before_the_first_start(oncelog: Oncelog, tmp
     assert oncelog.run("users remove", "bob", "--data", str(folder)).refusal == "there is no user bob"
 
 
+def test_users_are_listed_where_no_server_runs(oncelog: Oncelog, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    words = ("--data", str(folder))
+    assert "is no server's data folder: `oncelog users add NAME --data" in oncelog.run("users list", *words).refusal
+    assert not folder.exists()
+    for name in ("bob", "ann"):
+        oncelog("users add", name, *words, "--password-file", "-", stdin=b"one\n")
+    assert listed(oncelog, *words) == [(name, *each) for name in ("ann", "bob") for each in BOTH]
+    assert listed(oncelog, "bob", *words) == [("bob", *each) for each in BOTH]
+    refusal = oncelog.run("users list", "bop", *words).refusal
+    assert refusal.startswith("there is no user bop; the nearest known one is bob")
+    assert "name one of them" in oncelog.run("users list", *words, "--cluster", "zk://127.0.0.1:1/x").refusal
+
+
 def test_any_node_may_begin_in_a_folder_that_has_only_users(oncelog: Oncelog, tmp_path: Path) -> None:
     oncelog("users add", "ann", "--data", str(tmp_path), "--password-file", "-", stdin=b"one\n")
     with Server(data_dir=str(tmp_path), settings={"node.id": 7}) as server:
@@ -68,6 +82,7 @@ def test_any_node_may_begin_in_a_folder_that_has_only_users(oncelog: Oncelog, tm
 def test_a_folder_that_a_server_runs_in_is_left_alone(oncelog: Oncelog, server: Server) -> None:
     refused = oncelog.run("users add", "ann", "--data", server.data_dir, "--password-file", "-", stdin=b"one\n")
     assert "is in use by process" in refused.refusal
+    assert "is in use by process" in oncelog.run("users list", "--data", server.data_dir).refusal
 
 
 def test_what_is_stored_while_nobody_runs_survives_with_the_topics(oncelog: Oncelog, tmp_path: Path) -> None:
@@ -85,6 +100,7 @@ def test_a_cluster_on_one_machine_has_users_too(oncelog: Oncelog, tmp_path: Path
     with Server(brokers=3, data_dir=str(tmp_path)):
         pass
     oncelog("users add", "ann", "--data", str(tmp_path), "--password-file", "-", stdin=b"one\n")
+    assert listed(oncelog, "--data", str(tmp_path)) == [("ann", *each) for each in BOTH]
     with Server(brokers=3, data_dir=str(tmp_path)) as server:
         there = Oncelog(server.bootstrap_servers)
         assert listed(there) == [("ann", *each) for each in BOTH]

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from oncelog.cli._cluster import Cluster
     from oncelog.client.admin import UserScramCredentialAlteration, UserScramCredentialsDescription
-    from oncelog.security.documents import Change
+    from oncelog.security.documents import Change, Document
 
+T = TypeVar("T")
 COLUMNS = ("user", "mechanism", "iterations")
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MOST_PASSWORD_BYTES = 4096
@@ -30,7 +31,7 @@ data_option = click.option(
     "--data",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="In a data folder that no server runs in; it is made for the first start.",
+    help="In a data folder that no server runs in; `add` makes it for the first start.",
 )
 cluster_option = click.option(
     "--cluster", metavar="zk://HOST:PORT,.../FOLDER", help="Where the brokers of a cluster agree, up or not."
@@ -52,20 +53,28 @@ def command() -> None:
 @command.command(name="list")
 @connecting
 @formatted
+@data_option
+@cluster_option
 @click.argument("names", metavar="[NAME...]", nargs=-1)
 @speaks_to_brokers
-def list_users(to: Connecting, form: str, names: tuple[str, ...]) -> None:
+def list_users(to: Connecting, form: str, data: Path | None, cluster: str | None, names: tuple[str, ...]) -> None:
     """All users, or those that are named, with their mechanisms."""
     from oncelog.cli._cluster import opened
 
-    with opened(to, takes=on_cluster("Describe")) as cluster:
-        users = _all(cluster)
+    if data is not None or cluster is not None:
+        users = _stored(data, cluster)
+    else:
+        with opened(to, takes=on_cluster("Describe")) as found:
+            users = {
+                name: {NAMES[info.mechanism]: info.iterations for info in each.scram_credential_infos}
+                for name, each in _all(found).items()
+            }
     if names:
         users = {name: _named(name, users) for name in dict.fromkeys(names)}
     rows = [
-        {"user": each.user, "mechanism": NAMES[info.mechanism], "iterations": info.iterations}
-        for each in users.values()
-        for info in each.scram_credential_infos
+        {"user": name, "mechanism": mechanism, "iterations": iterations}
+        for name, mechanisms in users.items()
+        for mechanism, iterations in mechanisms.items()
     ]
     emit(form, rows, rows, COLUMNS)
 
@@ -152,7 +161,7 @@ def _all(cluster: "Cluster") -> "dict[str, UserScramCredentialsDescription]":
     return dict(sorted(found.items()))
 
 
-def _named(name: str, users: "dict[str, UserScramCredentialsDescription]") -> "UserScramCredentialsDescription":
+def _named(name: str, users: dict[str, T]) -> T:
     if name not in users:
         raise failure(f"there is no user {name}{nearest(name, users)}: `oncelog users` lists all")
     return users[name]
@@ -167,6 +176,24 @@ def _alter(to: Connecting, alterations: "list[UserScramCredentialAlteration]") -
         for each in alterations:
             for future in cluster.admin.alter_user_scram_credentials([each]).values():
                 future.result()
+
+
+def _stored(data: Path | None, where: str | None) -> dict[str, dict[str, int]]:
+    """A look is a change that changes nothing. Where no server has ever been, nothing is to be made for it."""
+    from oncelog.cluster.file import META_FILE, TREE_FOLDER
+    from oncelog.security.users import Users
+
+    if data is not None and not any((data / each).exists() for each in (META_FILE, TREE_FOLDER)):
+        raise failure(f"{data} is no server's data folder: `oncelog users add NAME --data {data}` makes one")
+    seen: list[Document] = []
+
+    def look(document: "Document") -> "Document":
+        seen.append(document)
+        return document
+
+    _change_stored(data, where, lambda: look)
+    users = Users(seen[-1], b"")
+    return {name: users.mechanisms(name) for name in users.names}
 
 
 def _change_stored(data: Path | None, where: str | None, change: "Callable[[], Change]") -> None:
