@@ -48,7 +48,7 @@ def test_lag_is_told_for_every_partition(oncelog: Oncelog, filled: str) -> None:
     assert table[3].split() == [group, filled, "2", "-", "1", "-", "-", "-", "-"]
     everything = oncelog("groups describe", "-J").json
     assert told in everything and len(everything) == len(oncelog("groups", "-J").json)
-    assert {"group": group, "state": "Empty", "kind": None} in oncelog("groups", "-J").json
+    assert {"group": group, "state": "Empty", "kind": None, "protocol": "classic"} in oncelog("groups", "-J").json
 
 
 def test_members_are_told_and_keep_a_group_from_being_changed(oncelog: Oncelog, server: Server, filled: str) -> None:
@@ -66,6 +66,22 @@ def test_members_are_told_and_keep_a_group_from_being_changed(oncelog: Oncelog, 
         assert "has members: stop them first" in oncelog.run("groups delete", group).refusal
         said = oncelog.run("groups reset", group, "-t", filled, "-o", "end")
         assert "has members: stop them first" in said.refusal
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_protocol_of_a_group_and_its_members_is_told(
+    oncelog: Oncelog, server: Server, filled: str, protocol: str
+) -> None:
+    group = f"of-{filled}"
+    properties = {"bootstrap.servers": server.bootstrap_servers, "group.id": group, "group.protocol": protocol}
+    with Consumer({**properties, "auto.offset.reset": "earliest"}) as consumer:
+        consumer.subscribe([filled])
+        assert consumer.poll(60) is not None
+        (listed,) = [each for each in oncelog("groups", "-J").json if each["group"] == group]
+        assert (listed["kind"], listed["protocol"]) == ("consumer", protocol)
+        assert oncelog("groups").lines[0].split() == ["GROUP", "STATE", "KIND", "PROTOCOL"]
+        (told,) = oncelog("groups describe", group, "-J").json
+        assert [each["protocol"] for each in told["members"]] == [protocol]
 
 
 def test_a_group_is_removed(oncelog: Oncelog, server: Server, filled: str) -> None:

@@ -30,14 +30,22 @@ def command() -> None:
 @formatted
 @speaks_to_brokers
 def list_groups(to: Connecting, form: str) -> None:
-    """All groups, with their states."""
+    """All groups, with their states, and the protocol by which their members agree."""
     from oncelog.cli._cluster import opened
 
     with opened(to) as cluster:
         cluster.metadata()
         found = cluster.admin.list_consumer_groups().result()
-    rows = [{"group": each.group_id, "state": each.state, "kind": each.protocol_type or None} for each in found]
-    emit(form, rows, rows, ["group", "state", "kind"])
+    rows = [
+        {
+            "group": each.group_id,
+            "state": each.state,
+            "kind": each.protocol_type or None,
+            "protocol": each.group_type or None,
+        }
+        for each in found
+    ]
+    emit(form, rows, rows, ["group", "state", "kind", "protocol"])
 
 
 @command.command()
@@ -133,6 +141,7 @@ def _told(cluster: "Cluster", group: "GroupDescription") -> dict[str, Any]:
                 "instance": each.group_instance_id,
                 "client": each.client_id,
                 "host": each.host,
+                "protocol": each.member_type or None,
                 "partitions": len(each.assignment),
             }
             for each in group.members

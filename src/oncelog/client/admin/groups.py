@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
 
 DEAD = "Dead"
+CLASSIC = "classic"
+MEMBER_TYPES = {0: CLASSIC, 1: "consumer"}
 
 
 async def list_groups(
@@ -50,7 +52,8 @@ async def list_groups(
 
 
 def _listing(said: Any) -> GroupListing:
-    return GroupListing(str(said.group_id), getattr(said, "group_state", ""), said.protocol_type)
+    group_type = getattr(said, "group_type", "").lower()  # Kafka writes it as Classic or Consumer
+    return GroupListing(str(said.group_id), getattr(said, "group_state", ""), said.protocol_type, group_type)
 
 
 async def _ask_coordinators(
@@ -134,6 +137,7 @@ def _newer_description(said: Any, node_id: int) -> GroupDescription:
                     for index in topic.partitions
                 )
             ),
+            MEMBER_TYPES.get(getattr(each, "member_type", -1), ""),
         )
         for each in said.members
     )
@@ -148,6 +152,7 @@ def _description(said: Any, node_id: int) -> GroupDescription:
             each.client_host,
             getattr(each, "group_instance_id", None),
             _assigned(bytes(each.member_assignment)),
+            CLASSIC,
         )
         for each in said.members
     )

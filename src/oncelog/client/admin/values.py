@@ -90,6 +90,7 @@ class GroupListing:
     group_id: str
     state: str
     protocol_type: str
+    group_type: str = ""  # by which protocol its members agree: classic or consumer; empty on a Kafka before 3.8
 
     @property
     def is_simple(self) -> bool:
@@ -104,6 +105,7 @@ class MemberDescription:
     host: str
     group_instance_id: str | None
     assignment: tuple[Partition, ...]
+    member_type: str = ""  # the same of this one, on the way from one to the other; empty on a Kafka before 4.0
 
 
 @dataclass(frozen=True, slots=True)
