@@ -131,6 +131,8 @@ def test_all_rules_of_a_principal_or_of_a_topic_are_removed(acls: Oncelog) -> No
         ),
         ("add --allow-principal User:a --producer --group g", "a producer needs nothing of it"),
         ("add --allow-principal User:a --idempotent --topic t", "--idempotent goes with --producer"),
+        ("remove --principal User:a --idempotent", "--idempotent goes with --producer"),
+        ("remove --topic t --idempotent", "--idempotent goes with --producer"),
         (
             "add --allow-principal User:a --operation Write --topic t --group g",
             "with --group one of All, Read, Delete,",

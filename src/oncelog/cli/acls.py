@@ -212,6 +212,8 @@ def _refuse_unless_addresses(hosts: Iterable[str]) -> None:
 
 
 def _roles(said: dict[str, Any]) -> list[str]:
+    if said["idempotent"] and not said["producer"]:
+        raise click.UsageError("--idempotent goes with --producer")
     return [each for each in ROLES if said[each]]
 
 
@@ -226,8 +228,6 @@ def _given(targets: Targets, operations: Sequence[str], said: dict[str, Any]) ->
             _nothing(f"what may be done to {target.name}: a {roles[0]} needs nothing of it")
         found += [Given(target, each) for each in dict.fromkeys(wanted or [EVERYTHING])]
     if said["idempotent"]:
-        if not said["producer"]:
-            raise click.UsageError("--idempotent goes with --producer")
         found.append(Given(CLUSTER, "IdempotentWrite"))
     return found
 
