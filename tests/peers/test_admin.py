@@ -70,7 +70,8 @@ def test_what_is_only_validated_is_not_made(admin: Admin, topic: str) -> None:
 
 def test_a_topic_grows_and_never_shrinks(admin: Admin, made: str) -> None:
     admin.create_partitions([NewPartitions(made, 4)])[made].result(WAIT_S)
-    assert len(admin.list_topics(made).topics[made].partitions) == 4
+    # Kafka's controller answers a change before the broker that is asked next need have heard of it.
+    until(lambda: len(admin.list_topics(made).topics[made].partitions) == 4, "the topic to have grown")
     fewer = admin.create_partitions([NewPartitions(made, 1)])[made]
     assert code_of(fewer.exception(WAIT_S)) == KafkaError.INVALID_PARTITIONS
 
@@ -79,7 +80,6 @@ def test_a_removed_topic_is_gone_and_an_unknown_one_cannot_be_removed(admin: Adm
     futures = admin.delete_topics([made, NOWHERE])
     assert futures[made].result(WAIT_S) is None
     assert code_of(futures[NOWHERE].exception(WAIT_S)) == KafkaError.UNKNOWN_TOPIC_OR_PART
-    # Kafka's controller answers a change before the broker that is asked next need have heard of it.
     until(lambda: made not in admin.list_topics().topics, "the topic to be gone")
 
 

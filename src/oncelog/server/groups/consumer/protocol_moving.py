@@ -66,8 +66,7 @@ def upgraded(former: Group, limits: ConsumerLimits, topics: KnownTopics, now: No
 
 
 def downgraded(group: ConsumerGroup, limits: GroupLimits, topics: KnownTopics, now: Now) -> Group:
-    """All of its members speak the classic protocol. In the generation in which they are they have what they were to
-    have."""
+    """All of its members speak the classic protocol. The generation is the epoch in which they are."""
     return Group.moved(group.group_id, group.members.epoch, _classic_members(group, topics), limits, now, group.made_by)
 
 
@@ -147,9 +146,12 @@ def _changes(moved: list[_Moved], epoch: int, topics: KnownTopics) -> Iterator[C
 
 
 def _classic_members(group: ConsumerGroup, topics: KnownTopics) -> Iterator[Member]:
+    """Each with what it has, also what it is to give up: it may not have heard that yet, and the group may go over
+    again before it says so. (Kafka stores what it was to have.)"""
     for member_id, said in group.members.said.items():
-        classic = said.classic
+        classic, current = said.classic, group.members.current_of(member_id)
         assert classic is not None
+        has = frozenset(current.assigned).union(current.revoking)
         yield Member(
             member_id=member_id,
             instance_id=said.instance_id,
@@ -158,5 +160,5 @@ def _classic_members(group: ConsumerGroup, topics: KnownTopics) -> Iterator[Memb
             session_timeout_ms=classic.session_timeout_ms,
             rebalance_timeout_ms=said.rebalance_timeout_ms,
             protocols=dict(classic.protocols),
-            assignment=share_bytes(classic.metadata, names_of(group.members.target_of(member_id), topics)),
+            assignment=share_bytes(classic.metadata, names_of(has, topics)),
         )
