@@ -14,6 +14,7 @@ from oncelog.spark.sink.errors import MayPass, SinkRefused
 from oncelog.spark.sink.lane import LaneMessage, LanePlace
 from oncelog.spark.sink.lane_writer import write_lane
 from oncelog.spark.sink.option_checking import lane_properties
+from oncelog.spark.sink.sink_register import Standing
 from oncelog.spark.sink.transactional_driver import abort_transaction, commit_transaction
 from oncelog.spark.sink.transactional_lane import TransactionalLane
 from oncelog.spark.sink.warm_worker import Cluster, cluster
@@ -21,6 +22,7 @@ from tests.peers.committed import all_committed
 from tests.peers.server_process import ServerProcess
 from tests.spark.sink.queries import Query
 from tests.spark.sink.support import Rows, Sink, cut, make_topic, numbers, values_of
+from tests.waiting import until
 
 PARTITIONS = 4
 both = pytest.mark.parametrize("server", ["oncelog", "kafka"], indirect=True)  # both in `./dev test`
@@ -81,7 +83,12 @@ def test_what_was_committed_may_show_later_than_the_next_batch_begins(
     name = sink.begin(0, numbers(0, 5)).sink
     sink.write(0, numbers(0, 10))
     connected = cluster(lane_properties(sink.options))
-    before = deepcopy(warm_worker.read_on(connected, name, batch=1))
+
+    def first() -> Standing | None:
+        standing = warm_worker.read_on(connected, name)
+        return standing if standing is not None and standing.next_batch == 1 else None
+
+    before = deepcopy(until(first, "the first batch to show"))
     sink.write(1, numbers(10, 20))
     begun: list[str] = []
     begin = Cluster.begin
