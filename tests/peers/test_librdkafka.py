@@ -28,6 +28,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from oncelog.clock import wall_s
 from tests.peers.server_process import ServerProcess
 from tests.peers.stored import stored_codecs
 from tests.waiting import until
@@ -176,7 +177,7 @@ def test_a_static_member_keeps_its_partitions_over_a_restart(server: ServerProce
 
 def test_seek_by_time(server: ServerProcess, made: str) -> None:
     producer = Producer({"bootstrap.servers": server.bootstrap_servers, "enable.idempotence": True})
-    start_ms = 1_700_000_000_000
+    start_ms = int(wall_s() * 1000) - 60_000  # retention takes what is a week old, whenever it looks
     for i in range(20):
         producer.produce(made, str(i), partition=0, timestamp=start_ms + i * 1000)
         producer.flush(PATIENCE_S)
