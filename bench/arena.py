@@ -14,6 +14,7 @@ from typing import Self
 from bench.load import ProduceLoad
 from bench.process import cpu_seconds
 from oncelog.chaos.life import free_ports
+from oncelog.server.secure import AUTHORIZER
 from tests.client.net.certificates import Authority
 from tests.peers.apache import ApacheKafka
 from tests.peers.oncelog_process import OncelogProcess
@@ -27,7 +28,6 @@ ONCELOG = "oncelog"
 KAFKA_SETTINGS = {"log.segment.delete.delay.ms": "1000", "log.retention.check.interval.ms": "300000"}
 ONCELOG_SETTINGS: dict[str, str] = {}
 
-AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 MECHANISM = "SCRAM-SHA-256"
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 

@@ -171,7 +171,7 @@ def offsets_in_transactions(server: ServerProcess) -> Generator[None, None, Said
     return counted(said_to(server.port, frames))
 
 
-@row("WriteTxnMarkers for 4,900 partitions, four producers each, of pids that nobody has")
+@row("WriteTxnMarkers for 4,900 partitions, four producers each, with pids that were never granted")
 def markers_of_a_stranger(server: ServerProcess) -> Generator[None, None, Said]:
     wide_topic(server)
     topics = [{"name": "wide", "partition_indexes": list(range(WIDE))}]

@@ -14,7 +14,7 @@ from bench.process import ROOT
 from bench.spark_contestant import session_cpu_seconds
 from oncelog.chaos.life import Life
 from oncelog.chaos.process_tree import end_session, session_of
-from tests.peers.jars import MissingPeer, cache_folder, jars, java, spark_connector_jars
+from tests.peers.jars import MissingPeer, cache_folder, java, spark_connector_jars, streams_jars
 
 OURS = "oncelog"
 OURS_SHARED = "oncelog-shared"
@@ -63,7 +63,7 @@ def environment(lock: str) -> Path:
 
 def streams() -> list[str]:
     """Compiled once, beside its jars."""
-    folder = jars("streams", "kafka-streams-4.3.0.jar")
+    folder = streams_jars()
     source, made = PROGRAMS / "Streams.java", folder / "Streams.class"
     path = f"{folder}{os.pathsep}{folder}/*"
     if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:

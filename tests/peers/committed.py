@@ -8,7 +8,7 @@ PATIENCE_S = 120.0
 
 
 def committed(bootstrap_servers: str, topic: str, partitions: int, count: int) -> Iterator[Message]:
-    """The first so many, as they come."""
+    """The first `count`, as they come."""
     reader = _reader(bootstrap_servers, topic, partitions)
     seen = 0
     while seen < count:

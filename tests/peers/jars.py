@@ -96,6 +96,10 @@ def mirror_jars() -> Path:
     return jars("mirror", "connect-mirror-4.3.0.jar")
 
 
+def streams_jars() -> Path:
+    return jars("streams", "kafka-streams-4.3.0.jar")
+
+
 def connect_jars() -> Path:
     return jars("connect", "connect-file-4.3.0.jar")
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.peers.jars import MissingPeer, need_or_skip
 from tests.peers.matrix.page import DONE, PEERS, row_of, rows
-from tests.peers.matrix.steps import World
+from tests.peers.matrix.steps import SETTINGS, World
 from tests.peers.oncelog_process import OncelogProcess
 
 
@@ -18,7 +18,7 @@ def test_a_client_does_what_its_row_says(name: str, tmp_path: Path) -> None:
         PEERS[name].install()
     except MissingPeer as missing:
         need_or_skip(missing)
-    with OncelogProcess(tmp_path, settings={"group.initial.rebalance.delay.ms": "0"}) as server:
+    with OncelogProcess(tmp_path, settings=SETTINGS) as server:
         PEERS[name].run(World(server, tmp_path))
         assert "Traceback" not in server.log_text(), server.log_text()[-4000:]
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import oncelog
 from tests.cluster.stock.in_go import program as franz_program
 from tests.peers.committed import committed
-from tests.peers.jars import MissingPeer, jars, java, kafka_java, need_or_skip
+from tests.peers.jars import MissingPeer, java, kafka_java, need_or_skip, streams_jars
 from tests.peers.living import living
 
 STREAMS = Path(__file__).parent / "streams" / "ExactlyOnce.java"
@@ -24,7 +24,7 @@ RECORDS, KEYS = 1_500, 7
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_kafka_streams_counts_exactly_once_while_brokers_are_killed(brokers: int, tmp_path: Path) -> None:
     try:
-        folder = jars("streams", "kafka-streams-4.3.0.jar")
+        folder = streams_jars()
     except MissingPeer as missing:
         need_or_skip(missing)
     with oncelog.Server(brokers=brokers) as server:

@@ -9,11 +9,12 @@ from oncelog.console.limits import LARGEST_BATCH_BYTES, MOST_STATE_BYTES
 from oncelog.console.records import Budget
 from oncelog.metrics import http as metrics_http
 from oncelog.security import documents
-from oncelog.server import access, connection, fetch_sessions, memory, topic_rules
+from oncelog.server import access, connection, fetch_sessions, memory, tokens, topic_rules
 from oncelog.server.bodies import MOST_UNFOLDED_BYTES
 from oncelog.server.call import ANSWER_BYTES
 from oncelog.server.groups import coordinator, store
 from oncelog.server.groups.consumer.members import MOST_NAMES, PATTERN_NAMES
+from oncelog.server.groups.consumer.values import MOST_MOVED
 from oncelog.server.names import MOST_ID_CHARACTERS
 from oncelog.server.settings import Settings
 from oncelog.server.transactions.memory import MOST_PARTITIONS
@@ -61,6 +62,10 @@ VALUES = {
     "fetch sessions, of all readers": (
         f"{SETTINGS.max_incremental_fetch_session_cache_slots:,}, of {fetch_sessions.MOST_PARTITIONS:,} partitions"
     ),
+    "members of a group that goes to KIP-848's protocol, or back, while they work": f"{MOST_MOVED}",
+    "what stands in a token before its first dot": f"{tokens.MOST_HEAD_BYTES:,} bytes",
+    "good tokens that need not be looked at again, of a listener": f"{tokens.MOST_REMEMBERED:,}",
+    "keys of tokens": f"{tokens.MOST_KEYS}, in {mib(tokens.MOST_BYTES)}",
     "all access rules together": f"{documents.MOST_BYTES:,} bytes",
     "users": f"{documents.MOST_BYTES:,} bytes",
     "all quotas together": f"{documents.MOST_BYTES:,} bytes",

@@ -97,7 +97,7 @@ class PipelineWatch:
         return 0
 
     def expect(self, rows: int) -> None:
-        """This number must be written; what the checkpoint says is enough here."""
+        """`rows` must be written; what the checkpoint says is enough here."""
 
     def stored(self) -> Iterator[tuple[int, Numbers]]:
         """What was written, in parts each of which ascends."""

@@ -226,8 +226,10 @@ class Holding:
     def fits(self, changes: Changes, held: Sequence[tuple[Place, Outputs]] = (), rows_bytes: int = 0) -> int | None:
         """How many bytes they add to the commit; None where that is too much, beside what is left of the plan's
         rows when that many bytes of them are taken."""
-        known: int | None = getattr(changes, "size_bytes", None)
-        cells = sum(map(len, changes)) + size_of(changes.values()) if known is None else known
+        if isinstance(changes, ColumnChanges):
+            cells = changes.size_bytes
+        else:
+            cells = sum(map(len, changes)) + size_of(changes.values())
         added = cells + len(changes) * COMMIT_OVERHEAD_BYTES + sum(held_size(outputs) for _, outputs in held)
         left = self.rows_bytes - rows_bytes
         return added if self.changed_bytes + added + left <= self.limits.commit_bytes else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -17,8 +17,6 @@ from oncelog.records.column_types import BytesColumn, Int64s
 from oncelog.records.key_columns import KeyTable, as_text, by_part, partitions_of, taken, taken_behind
 
 WORTH_COLUMNS: Final = 200  # keys that a run changes
-
-C = TypeVar("C")
 
 
 class NumberedStates:
@@ -75,7 +73,8 @@ class NumberedStates:
     @property
     def now(self) -> Sequence[Any]:
         """Of the distinct ones."""
-        return _at(self.objects, self.distinct)
+        objects, places = self.objects, self.distinct
+        return itemgetter(*places)(objects) if len(places) > 1 else [objects[place] for place in places]
 
     def column_changes(self, codec: Codec[Any]) -> "NumberedChanges | None":
         """None where they are few, or some are removed."""
@@ -161,10 +160,6 @@ def _without_kind(entries: BytesColumn) -> Iterator[bytes]:
     """As keys of the state."""
     data = entries.data.tobytes()
     return (data[at + len(STATE) : end] for at, end in pairwise(entries.ends.tolist()))
-
-
-def _at(cells: list[C], places: list[int]) -> Sequence[C]:
-    return itemgetter(*places)(cells) if len(places) > 1 else [cells[place] for place in places]
 
 
 def encoded(codec: Codec[Any], values: Sequence[Any]) -> BytesColumn:

@@ -223,7 +223,7 @@ class Engine:
 
     @property
     def _shown(self) -> dict[str, list[CellHolder | CellElsewhere]]:
-        """Whose progress it says."""
+        """Whose progress it reports."""
         return {
             stage: [*holders, *(self._elsewhere.get(stage, ()) if self._follows_all else ())]
             for stage, holders in self._holders.items()

@@ -13,8 +13,8 @@ class Portions:
         self.records = FIRST_RECORDS
 
     def took(self, seconds: float, worked: int) -> None:
-        """A turn, in which `worked` records were done. One may have taken long because the process stood still, so what
-        is small grows again as long as its turns are short."""
+        """A turn in which `worked` records were worked on. One may have taken long because the process stood still, so
+        what is small grows again as long as its turns are short."""
         if worked and seconds > LONG_TURN_S:
             self.records = max(1, int(worked * SHORT_TURN_S / seconds))
         elif worked * 2 >= self.records and seconds < SHORT_TURN_S:

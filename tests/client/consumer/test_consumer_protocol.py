@@ -213,7 +213,7 @@ async def test_a_commit_in_an_epoch_that_is_over_is_made_in_the_next(
     monkeypatch.setattr(commits, "fetch_committed", fetch)
     await core.start()
     await core.assign([((topic, 0), 0, -1)])
-    core.group = Behind()  # type: ignore[assignment]
+    monkeypatch.setattr(core, "group", Behind())
     codes = await core.commit({(topic, 0): ToCommit(7)})
     found = await core.committed([(topic, 0)], 20_000)
     await core.close()

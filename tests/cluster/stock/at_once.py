@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from tests.cluster.stock.doors import JOIN_S, Delivered, Member, OnDelivery
+from tests.cluster.stock.doors import Delivered, Member, OnDelivery
 
 TOOL_S: Final = 60
 
@@ -51,16 +51,7 @@ class ToolMember(Member):
 
     def read(self) -> None:
         process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        ending = self.at_end(process.terminate)
-        try:
-            with process.stdout as said:
-                for line in said:
-                    partition, offset, value = line.split()
-                    self.take(int(partition), int(offset), value.encode())
-            process.wait(JOIN_S)
-        finally:
-            process.kill()
-            process.wait()
-            self._ending.set()
-            ending.join()
+        with self.hearing(process, process.terminate) as said:
+            for line in said:
+                partition, offset, value = line.split()
+                self.take(int(partition), int(offset), value.encode())

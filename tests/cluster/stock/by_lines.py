@@ -70,19 +70,12 @@ class LineMember(Member):
 
     def read(self) -> None:
         process = _start(self._program(), "read", self.servers, TOPIC, self.group)
-        assert process.stdin is not None and process.stdout is not None
-        ending = self.at_end(process.stdin.close)
-        try:
-            with process.stdout as said:
-                for line in said:
-                    self._hear(line)
-            if process.wait(JOIN_S):
-                self.errors.append(f"the program ended with {process.returncode}")
-        finally:
-            process.kill()
-            process.wait()
-            self._ending.set()
-            ending.join()
+        assert process.stdin is not None
+        with self.hearing(process, process.stdin.close) as said:
+            for line in said:
+                self._hear(line)
+        if process.returncode:
+            self.errors.append(f"the program ended with {process.returncode}")
 
     def _hear(self, line: str) -> None:
         word, *words = line.split(maxsplit=3)

@@ -1,9 +1,11 @@
 """What a test asks of a client, whichever it is."""
 
+import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import IO, Any, Final, NamedTuple, Protocol, Self
 
 TOPIC: Final = "orders"
 IMPATIENT_MS: Final = 5_000  # a client waits as long as this for a broker that hangs, whoever leads meanwhile
@@ -74,6 +76,21 @@ class Member:
         thread = threading.Thread(target=wait)
         thread.start()
         return thread
+
+    @contextmanager
+    def hearing(self, process: "subprocess.Popen[str]", end: Callable[[], object]) -> Iterator[IO[str]]:
+        """What it says, until it has ended, as `end` asks it to once this one is to."""
+        assert process.stdout is not None
+        ending = self.at_end(end)
+        try:
+            with process.stdout as said:
+                yield said
+            process.wait(JOIN_S)
+        finally:
+            process.kill()
+            process.wait()
+            self._ending.set()
+            ending.join()
 
     def close(self) -> None:
         """It commits where it is, and leaves the group."""

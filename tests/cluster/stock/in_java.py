@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 from typing import Any, Final
 
-from tests.cluster.stock.doors import COMMIT_MS, IMPATIENT_MS, JOIN_S, SESSION_MS, TOPIC, Member
+from tests.cluster.stock.doors import COMMIT_MS, IMPATIENT_MS, SESSION_MS, TOPIC, Member
 from tests.peers.jars import kafka_java
 
 TOOL: Final = "org.apache.kafka.tools.VerifiableConsumer"
@@ -24,19 +24,10 @@ class JavaMember(Member):
         order += ["--enable-autocommit", "--reset-policy", "earliest", "--session-timeout", str(SESSION_MS)]
         order += ["--verbose", "--command-config", config]
         process = subprocess.Popen(order, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        ending = self.at_end(process.terminate)
-        try:
-            with process.stdout as said:
-                for line in said:
-                    if line.startswith("{"):
-                        self._hear(json.loads(line))
-            process.wait(JOIN_S)
-        finally:
-            process.kill()
-            process.wait()
-            self._ending.set()
-            ending.join()
+        with self.hearing(process, process.terminate) as said:
+            for line in said:
+                if line.startswith("{"):
+                    self._hear(json.loads(line))
 
     def _hear(self, said: dict[str, Any]) -> None:
         match said["name"]:

@@ -16,11 +16,9 @@ import click
 from tests.peers.apache import QUICK_BROKER, ApacheKafka
 from tests.peers.jars import MissingPeer
 from tests.peers.matrix.page import DONE, PEERS, Row, row_of, rows, write
-from tests.peers.matrix.steps import Peer, World
+from tests.peers.matrix.steps import SETTINGS, Peer, World
 from tests.peers.oncelog_process import OncelogProcess
 from tests.peers.server_process import ServerProcess
-
-AT_ONCE = {"group.initial.rebalance.delay.ms": "0"}
 
 
 def result(peer: Peer, server: ServerProcess, folder: Path) -> str:
@@ -39,7 +37,7 @@ def run(peer: Peer, before: Row | None, *, with_kafka: bool) -> Row:
     peer.install()
     with tempfile.TemporaryDirectory() as folder:
         ours = Path(folder) / "oncelog"
-        oncelog = result(peer, OncelogProcess(ours, settings=AT_ONCE), ours)
+        oncelog = result(peer, OncelogProcess(ours, settings=SETTINGS), ours)
         kafka = before.kafka if before else ""
         if with_kafka:
             theirs = Path(folder) / "kafka"

@@ -1,13 +1,12 @@
 """Frameworks and services, each with what it does."""
 
-from pathlib import Path
 from typing import Final
 
 from bench.flow_contestant import BYTEWAX, KINDS, QUIX_FAST, Work
-from tests.peers.jars import POMS, jars, java, mirror_jars
+from tests.peers.jars import POMS, connect_jars, java, mirror_jars, streams_jars
 from tests.peers.matrix.apps import Command, application, copied, counted
 from tests.peers.matrix.installing import java_version, locked_version, python
-from tests.peers.matrix.services import CONNECT, MIRROR, REGISTER, apicurio, connect_jars
+from tests.peers.matrix.services import CONNECT, MIRROR, REGISTER, apicurio
 from tests.peers.matrix.steps import Peer
 
 EXACTLY_ONCE: Final = POMS / "streams" / "ExactlyOnce.java"
@@ -24,10 +23,6 @@ def streams(guarantee: str) -> Command:
         return [java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{streams_jars()}/*", str(EXACTLY_ONCE), *words]
 
     return command
-
-
-def streams_jars() -> Path:
-    return jars("streams", "kafka-streams-4.3.0.jar")
 
 
 FRAMEWORKS: Final = (

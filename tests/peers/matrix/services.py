@@ -17,7 +17,7 @@ from oncelog.client import Producer
 from tests.cluster.stock.doors import TOPIC
 from tests.cluster.writing import PARTITIONS
 from tests.peers.committed import committed
-from tests.peers.jars import jars, kafka_java
+from tests.peers.jars import connect_jars, jars, kafka_java
 from tests.peers.matrix.steps import AT_ONCE, Step, World
 from tests.peers.mirror_maker import NAMES_OF_SOURCE, MirrorMaker
 from tests.waiting import until
@@ -74,10 +74,6 @@ def in_two_lives(service: Service, begin: Callable[[], None], work: Callable[[in
 
 
 # --- Connect and MirrorMaker ------------------------------------------------------------------------------------------
-
-
-def connect_jars() -> Path:
-    return jars("connect", "connect-file-4.3.0.jar")
 
 
 def connect(world: World) -> None:

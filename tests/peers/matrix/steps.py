@@ -17,6 +17,7 @@ from tests.raw import RawConnection
 from tests.waiting import until
 
 AT_ONCE: Final = 300
+SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0"}  # members begin at once
 COPIED: Final = "copied"
 PATIENCE_S: Final = 60
 

@@ -13,13 +13,13 @@ HAS = {"a": (0, 2), "é": (1,)}
 def test_a_subscription_is_read_in_every_version(version: int) -> None:
     places = [(topic, index) for topic, indexes in HAS.items() for index in indexes]
     found = read_subscription(subscription(["a", "é"], places, 7, version))
-    assert found == Subscription(version, ("a", "é"), HAS if version else {}, None)
+    assert found == Subscription(("a", "é"), HAS if version else {}, None)
 
 
 def test_the_third_version_has_a_rack_and_a_later_one_may_have_more() -> None:
     third = subscription(["a"], version=3).replace(b"\0\2", b"\0\3", 1) + b"\0\4rack"
     assert read_subscription(third).rack_id == "rack"
-    assert read_subscription(b"\0\x09" + third[2:] + b"and more") == Subscription(9, ("a",), {}, "rack")
+    assert read_subscription(b"\0\x09" + third[2:] + b"and more") == Subscription(("a",), {}, "rack")
 
 
 def test_a_share_is_read_as_it_was_written() -> None:

@@ -394,7 +394,7 @@ async def test_no_more_members_go_over_than_take_no_time(house: House, monkeypat
     assert set(newer(house).members.said) == {classic.id}
 
 
-@pytest.mark.parametrize("bound", ["MOST_PLACES", "MOST_NAMES"])
+@pytest.mark.parametrize("bound", ["MOST_PLACES", "MOST_MOVED_NAMES"])
 async def test_no_more_is_read_of_a_group_that_goes_over_than_takes_no_time(
     house: House, bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 turns, with queries that yield something else in each run. Of each batch readers of committed records see what one run
 yielded, as a whole, once; or nothing yet."""
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -38,7 +39,7 @@ class TransactionalSpark(Spark):
         runs.append([b"%d.%d.%d" % (batch, len(runs), row) for row in range(len(rows))])
         return runs[-1]
 
-    def _drive(self, until, most_steps):  # type: ignore[no-untyped-def]
+    def _drive(self, until: Callable[[], bool], most_steps: int) -> int:
         taken = super()._drive(until, most_steps)
         self.check_whole()
         return taken
@@ -56,7 +57,7 @@ class TransactionalSpark(Spark):
             assert [row for _, row in rows] in self.yielded[batch], f"batch {batch}: {rows}"
 
     def run_until_written(self, batch: int) -> None:
-        """A driver that is fenced is started again, as whoever looks after the query does."""
+        """A driver that is fenced is started again, as its operator does."""
         lanes = [[b""] * (batch * 5 % 9)]
         for _ in range(self.random.randint(0, 3)):
             try:

@@ -237,7 +237,7 @@ class Admin:
         strict: bool = False,
         request_timeout: float = -1,
     ) -> "Future[dict[QuotaEntity, dict[str, float]]]":
-        """Of those with these names, by "user", "client-id" and "ip"; None is the default, `ANY_NAME` any.
+        """Of those with these names, by "user", "client-id" and "ip"; None is the default quota, `ANY_NAME` any quota.
         `strict`: of those that have no other names."""
         timeouts = self._timeouts(request_timeout)
         ask = partial(quotas.describe_client_quotas, self._brokers, dict(names or {}), timeouts, is_strict=strict)

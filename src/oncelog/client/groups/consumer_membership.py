@@ -140,7 +140,7 @@ class ConsumerMembership(Participant):
         self._names: dict[UUID, str] = {}
         self._finding: FindNames | None = None
         self._find_ms = 0
-        self._interval_ms = limits.heartbeat_interval_ms
+        self.interval_ms = limits.heartbeat_interval_ms
         self._beat_ms = 0
         self._reported = 0
 
@@ -182,8 +182,8 @@ class ConsumerMembership(Participant):
             return
         self._failures = self._reported = 0
         self._epoch = answer.epoch
-        self._interval_ms = answer.interval_ms or self._interval_ms
-        self._beat_ms = self._asked_ms + self._interval_ms
+        self.interval_ms = answer.interval_ms or self.interval_ms
+        self._beat_ms = self._asked_ms + self.interval_ms
         if asked.wanted is not None:
             self._said_wanted = asked.wanted
         if asked.owned is not None:
@@ -204,7 +204,7 @@ class ConsumerMembership(Participant):
             self._names.update(names)
 
     def left(self, request_id: int, code: int = 0) -> None:
-        """Whatever is answered: who has left does not mind."""
+        """A member that leaves does not mind what is answered. One that only wanted its name free has to know."""
         if self._answered(request_id) is None:
             return
         if self.state is State.LEAVING:
@@ -255,7 +255,7 @@ class ConsumerMembership(Participant):
         self._on(event)
 
     def _forget(self) -> None:
-        """Whatever was said and answered in the group that it is not in."""
+        """What was said and answered counts no more: the member is out of that group."""
         self._epoch, self._is_known = JOINS, False
         self._asked, self._finding = None, None
         self._said = self._said_wanted = None

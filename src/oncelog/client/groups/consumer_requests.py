@@ -40,7 +40,6 @@ class ConsumerRequests:
         self._settings = settings
         self._brokers = brokers
         self._now_ms = now_ms
-        self._interval_ms = 0
 
     async def ask(self, action: Request) -> None:
         if isinstance(action, Beat):
@@ -68,15 +67,14 @@ class ConsumerRequests:
                 topic_partitions=None if action.owned is None else _topic_partitions(action.owned, spoken),
             )
 
-        timeout_ms = min(settings.socket_timeout_ms, max(PATIENCE_BEATS * self._interval_ms, PATIENCE_MS))
+        timeout_ms = min(settings.socket_timeout_ms, max(PATIENCE_BEATS * self.machine.interval_ms, PATIENCE_MS))
         answer = await self._heartbeat(action.node_id, build, timeout_ms)
-        self._interval_ms = answer.heartbeat_interval // MS
         assignment = None if answer.assignment is None else answer.assignment.topic_partitions
         beaten = Beaten(
             int(answer.error_code),
             answer.error_message,
             int(answer.member_epoch),
-            self._interval_ms,
+            answer.heartbeat_interval // MS,
             None if assignment is None else _places(assignment),
         )
         self.machine.beaten(action.request_id, beaten, self._now_ms())

@@ -1,6 +1,6 @@
 """Asking a cluster again while the failure passes: for how long, after which pauses, and what giving up says.
 
-Who waits for an answer asks through here. `Attempts` decides and is pure; `ask` and `ask_for_each` do what it
+Callers that wait for an answer ask through here. `Attempts` decides and is pure; `ask` and `ask_for_each` do what it
 says, on a clock that can be passed in. Questions for the leaders of partitions go through `leaders.py`. What asks again
 elsewhere has nobody who waits: machines by their tables (`slots/`, `fetching/`, `groups/`), and what each question
 needs first, metadata and coordinators, a few times in a row (`refreshing.py`, `brokers.py`).

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from oncelog.client.errors import KafkaException, error_of
+from oncelog.client.errors import KafkaError, exception_of
 from oncelog.client.net.offsets import with_topics
 from oncelog.client.net.retry import CLOCK, Clock, Patience, ask
 from oncelog.slots import Identity, Place
@@ -22,11 +22,10 @@ ADD_VERSIONS: Final = (0, 3)
 END_VERSIONS: Final = (0, 4)  # the fifth raises the epoch
 PAUSE_S: Final = 0.02  # a transaction that was open before is over within some milliseconds
 MOST_PAUSE_S: Final = 1.0
-NOT_ATTEMPTED: Final = 55
 
 
 class TransactionName(NamedTuple):
-    """What tells a transaction from all others: who writes it, and in which of his lives."""
+    """What tells a transaction from all others: who writes it, and in which life of it."""
 
     transactional_id: str
     identity: Identity
@@ -74,14 +73,14 @@ class Transaction:
                 for topic in answer.results_by_topic_v3_and_below
                 for each in topic.results_by_partition
             }
-            refusals = codes - {0, NOT_ATTEMPTED}  # those were not, because of another one
+            refusals = codes - {0, KafkaError.OPERATION_NOT_ATTEMPTED}  # those were not, because of another one
             _raise(min(refusals or codes - {0}, default=0))
 
         await ask(once, self._patience, clock=self._clock)
         self._partitions.update(new)
 
     async def end(self, *, commits: bool) -> None:
-        """Once this is answered it is decided, whatever dies."""
+        """Once this is answered it is decided, whichever process dies."""
 
         def build(spoken: Any) -> Any:
             name, (pid, epoch, _) = self.name
@@ -130,4 +129,4 @@ def _patience(total_s: float) -> Patience:
 
 def _raise(code: int) -> None:
     if code:
-        raise KafkaException(error_of(code))
+        raise exception_of(code)

@@ -163,7 +163,7 @@ class TopicLog:
             found = await self._ask_fetch(offset, max_bytes)
             data = found.records or b""
             records: list[Record] = []
-            next_offset = max(offset, *(header.last_offset + 1 for _, header in headers(data)), offset)
+            next_offset = max([offset, *(header.last_offset + 1 for _, header in headers(data))])
             aborted = [(each.producer_id, each.first_offset) for each in found.aborted_transactions or ()]
             kept = without_aborted(data, aborted)
             for at, header in headers(kept):

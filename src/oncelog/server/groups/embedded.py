@@ -27,7 +27,6 @@ class Malformed(Exception):
 
 
 class Subscription(NamedTuple):
-    version: int
     topics: tuple[str, ...]
     has: Partitions
     rack_id: str | None
@@ -77,7 +76,7 @@ def _subscription(reader: "_Reader") -> Subscription:
     if version >= 2:
         reader.int32()
     rack_id = reader.string() if version >= 3 else None
-    return Subscription(version, topics, has, rack_id or None)
+    return Subscription(topics, has, rack_id or None)
 
 
 class _Reader:

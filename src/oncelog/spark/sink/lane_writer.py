@@ -150,7 +150,7 @@ class LaneWriter:
 
     def _begin(self) -> Doing:
         run, topic = self._connected.run, self._topic
-        standing = read_on(self._connected, self.sink, batch=self._place.batch)
+        standing = self._read()
         if standing is None:
             self._decide()  # refuses before a topic is made
             run(topic.create())
@@ -164,6 +164,9 @@ class LaneWriter:
             run(self._claims.sink(self.sink, in_transactions=self._options.transactional_batches))
             doing = self._decide()
         return doing
+
+    def _read(self) -> Standing | None:
+        return read_on(self._connected, self.sink, batch=self._place.batch)
 
     def _decide(self) -> Doing:
         place = self._place

@@ -21,6 +21,7 @@ from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.lane_writer import LaneWriter
 from oncelog.spark.sink.option_checking import transaction_timeout_ms
 from oncelog.spark.sink.rows import Portion
+from oncelog.spark.sink.sink_register import Standing
 from oncelog.spark.sink.warm_worker import read_on
 
 # The transaction is not what it was: another attempt began one, or its time was over.
@@ -51,19 +52,20 @@ class TransactionalLane(LaneWriter):
         if self._doing is Doing.WRITE:  # else it is written, and this run of it is for the query's state alone
             super().write(batch)
 
-    def _begin(self) -> Doing:
+    def _read(self) -> Standing | None:
         """What the driver has committed may show a moment later. Beginning a transaction waits for that, too."""
-        place = self._place
-        standing = read_on(self._connected, self.sink, batch=place.batch)
+        place, standing = self._place, super()._read()
         if standing is not None and place.lane == 0 and is_one_ahead(standing, place.query, place.batch):
-            self._transaction = self._connected.begin(topic_of(self.sink), transaction_timeout_ms(self._options))
-            read_on(self._connected, self.sink, batch=place.batch, to_end=True)
-        return super()._begin()
+            return self._fence()
+        return standing
+
+    def _fence(self) -> Standing | None:
+        """What another one had committed when it was fenced is seen only now."""
+        self._transaction = self._connected.begin(topic_of(self.sink), transaction_timeout_ms(self._options))
+        return read_on(self._connected, self.sink, batch=self._place.batch, to_end=True)
 
     def _begin_transaction(self) -> None:
-        self._transaction = self._connected.begin(topic_of(self.sink), transaction_timeout_ms(self._options))
-        # What another one had committed when he was fenced is seen only now.
-        standing = read_on(self._connected, self.sink, batch=self._place.batch, to_end=True)
+        standing = self._fence()
         if standing is None:
             raise SinkRefused(f"the state of sink {self.sink!r} was lost while batch {self._place.batch} was written")
         self._standing = standing

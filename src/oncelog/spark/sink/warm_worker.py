@@ -114,7 +114,7 @@ def read_on(
     connected: Cluster, sink: str, *, batch: int | None = None, back: int = 0, to_end: bool = False
 ) -> Standing | None:
     """What stands in the sink's topic now; None where there is no such topic. `batch`: the one that is to be run.
-    `to_end`: for who appends nothing before he believes it."""
+    `to_end`: for a caller that appends nothing before it believes it."""
     topic, known = connected.log(sink), connected.standing(sink)
     if known is None and not connected.run(topic.exists()):
         return None

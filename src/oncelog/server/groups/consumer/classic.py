@@ -18,6 +18,7 @@ from oncelog.server.groups.consumer.place_sharing import Sharing
 from oncelog.server.groups.consumer.topics import KnownTopics
 from oncelog.server.groups.consumer.values import NOWHERE, Classic, Current, MemberState, Place, Places, Said
 from oncelog.server.groups.embedded import Malformed, Partitions, Subscription, read_subscription, share_bytes
+from oncelog.server.groups.member import Member
 from oncelog.server.groups.messages import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from oncelog.server.groups.subscription import CONSUMER_PROTOCOL
 
@@ -45,7 +46,8 @@ class ClassicMembers:
         former = members.current_of(member_id)
         if replaced not in (None, member_id):
             former = sharing.take_over(replaced, member_id)
-        said = _said(request, subscription, assignor)
+        classic = Classic(session_timeout_ms=request.session_timeout_ms, protocols=request.protocols)
+        said = said_of(request, subscription, classic, assignor)
         current = sharing.come_on(member_id, said, has, topics, now)
         is_stuck = current.state is MemberState.UNREVOKED and current == former
         if not (is_stuck and sharing.sessions.is_to_act(member_id)):
@@ -112,15 +114,14 @@ class ClassicMembers:
         members = self._sharing.members
         if request.instance_id is None:
             return request.member_id if request.member_id in members.said else None
-        known_as = members.instances.get(request.instance_id)
         if request.member_id:
-            _check_instance(request.member_id, known_as)
-        return known_as
+            members.check_instance(request.instance_id, request.member_id)
+        return members.instances.get(request.instance_id)
 
     def _member(self, member_id: str, instance_id: str | None, generation: int) -> tuple[Said, Classic, Current]:
         members = self._sharing.members
         if instance_id is not None:
-            _check_instance(member_id, members.instances.get(instance_id))
+            members.check_instance(instance_id, member_id)
         said = members.said.get(member_id)
         if said is None or said.classic is None:
             raise KafkaError(ErrorCode.unknown_member_id)
@@ -167,21 +168,16 @@ def names_of(places: Places, topics: KnownTopics) -> Partitions:
     return {topic.name: tuple(indexes) for topic, indexes in known if topic is not None}
 
 
-def _said(request: JoinRequest, subscription: Subscription, assignor: str | None) -> Said:
+def said_of(
+    member: JoinRequest | Member, subscription: Subscription, classic: Classic, assignor: str | None = None
+) -> Said:
     return Said(
-        instance_id=request.instance_id,
+        instance_id=member.instance_id,
         rack_id=subscription.rack_id,
-        client_id=request.client_id,
-        client_host=request.client_host,
+        client_id=member.client_id,
+        client_host=member.client_host,
         topics=tuple(sorted(set(subscription.topics))),
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
         assignor=assignor,
-        classic=Classic(session_timeout_ms=request.session_timeout_ms, protocols=request.protocols),
+        classic=classic,
     )
-
-
-def _check_instance(member_id: str, known_as: str | None) -> None:
-    if known_as is None:
-        raise KafkaError(ErrorCode.unknown_member_id)
-    if known_as != member_id:
-        raise KafkaError(ErrorCode.fenced_instance_id)

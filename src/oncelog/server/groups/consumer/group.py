@@ -149,16 +149,15 @@ class ConsumerGroup:
     def tick(self, now: Now) -> list[Effect]:
         return []
 
-    def fence_late(self, topics: KnownTopics, now: Now) -> bool:
-        """Some of the members whose session is over, or who did not give up in time what they were to. True where there
-        may be more."""
+    def fence_late(self, topics: KnownTopics, now: Now) -> None:
+        """Some of the members whose session is over, or who did not give up in time what they were to: `wake_ms` says
+        when to look at the rest."""
         late = list(islice(self.sharing.sessions.passed(now.monotonic_ms), FENCED_AT_A_TIME))
         gone = [each for each in late if each in self.members.said]
         for member_id in late:
             if member_id not in self.members.said:
                 self.sharing.sessions.end(member_id)  # its join could not be stored
         self.sharing.remove(gone, topics, now)
-        return len(late) == FENCED_AT_A_TIME
 
     def kill(self, error: ErrorCode) -> list[Effect]:
         self._is_dead = True
@@ -179,7 +178,7 @@ class ConsumerGroup:
         known_as = self.members.instances.get(beat.instance_id)
         if beat.epoch == JOINS:
             return NEW if known_as is None else self._take_over(known_as, beat)
-        _check_instance(beat, known_as)
+        self.members.check_instance(beat.instance_id, beat.member_id)
         current = self.members.current_of(beat.member_id)
         _check_epoch(beat, current)
         return current
@@ -215,7 +214,7 @@ class ConsumerGroup:
 
     def _leave(self, beat: Beat, topics: KnownTopics, now: Now) -> BeatAnswer:
         if beat.instance_id is not None:
-            _check_instance(beat, self.members.instances.get(beat.instance_id))
+            self.members.check_instance(beat.instance_id, beat.member_id)
         elif beat.member_id not in self.members.said:
             raise _unknown(beat.member_id, self.group_id)
         if beat.epoch == LEAVES_FOR_A_WHILE:
@@ -253,16 +252,6 @@ class ConsumerGroup:
 
 def _unknown(member_id: str, group_id: str) -> KafkaError:
     return KafkaError(ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {group_id}.")
-
-
-def _check_instance(beat: Beat, known_as: str | None) -> None:
-    if known_as is None:
-        raise KafkaError(ErrorCode.unknown_member_id, f"Instance id {beat.instance_id} is unknown.")
-    if known_as != beat.member_id:
-        raise KafkaError(
-            ErrorCode.fenced_instance_id,
-            f"Static member {beat.member_id} with instance id {beat.instance_id} was fenced by member {known_as}.",
-        )
 
 
 def _check_epoch(beat: Beat, current: Current) -> None:

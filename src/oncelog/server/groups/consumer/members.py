@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.consumer.values import (
     NAME_BYTES,
     NEW,
@@ -94,6 +95,17 @@ class Members:
 
     def owner(self, place: Place) -> str | None:
         return self._owners.get(place)
+
+    def check_instance(self, instance_id: str, member_id: str) -> None:
+        """Raises KafkaError."""
+        known_as = self.instances.get(instance_id)
+        if known_as is None:
+            raise KafkaError(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")
+        if known_as != member_id:
+            raise KafkaError(
+                ErrorCode.fenced_instance_id,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {known_as}.",
+            )
 
     @property
     def names(self) -> int:

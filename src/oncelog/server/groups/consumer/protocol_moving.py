@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from oncelog.clock import Now
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.groups.consumer.classic import names_of, places_of
+from oncelog.server.groups.consumer.classic import names_of, places_of, said_of
 from oncelog.server.groups.consumer.group import ConsumerGroup
 from oncelog.server.groups.consumer.topics import KnownTopics, topics_hash
 from oncelog.server.groups.consumer.values import (
     MOST_MOVED,
+    MOST_MOVED_NAMES,
     MOST_PLACES,
     Change,
     Classic,
@@ -34,8 +35,6 @@ from oncelog.server.groups.group import Group
 from oncelog.server.groups.member import Member
 from oncelog.server.groups.messages import GroupLimits
 from oncelog.server.groups.subscription import CONSUMER_PROTOCOL
-
-MOST_NAMES = 10_000  # of topics, in all that is said differently
 
 MALFORMED = "the embedded consumer protocol is malformed."
 CUSTOM_ASSIGNOR = (
@@ -88,7 +87,7 @@ def _read(former: Group, topics: KnownTopics) -> Iterator[_Moved]:
     """A member has what it was told last, and what it had as it joined last if nobody was given that: it may not have
     heard yet that it is to give it up. (Kafka goes by the first alone.)"""
     known: dict[bytes, Subscription] = {}  # most members say the same
-    claimed = 0  # by all members together: some may claim the same
+    names = claimed = 0  # by all members together: some may claim the same
     shares = dict(_shares(former, topics))
     taken = set[Place]().union(*shares.values())
     if sum(map(len, shares.values())) > len(taken):
@@ -98,21 +97,14 @@ def _read(former: Group, topics: KnownTopics) -> Iterator[_Moved]:
         subscription = known.get(classic.metadata)
         if subscription is None:
             subscription = known[classic.metadata] = read_subscription(classic.metadata)
-            _check_count(sum(len(each.topics) + len(each.has) for each in known.values()), MOST_NAMES)
+            names += len(subscription.topics) + len(subscription.has)
+            _check_count(names, MOST_MOVED_NAMES)
         claimed += sum(map(len, subscription.has.values()))
         _check_count(claimed, MOST_PLACES)
         had = places_of(subscription.has, topics) - taken
         taken |= had
         _check_count(len(taken), MOST_PLACES)
-        said = Said(
-            instance_id=member.instance_id,
-            rack_id=subscription.rack_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            topics=tuple(sorted(set(subscription.topics))),
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
-            classic=classic,
-        )
+        said = said_of(member, subscription, classic)
         yield _Moved(member.member_id, said, shares[member.member_id] | had)
 
 

@@ -16,6 +16,7 @@ NAME_BYTES = 64  # of memory, for each name of a topic beside its text
 NEVER = 2**31  # an epoch
 MOST_MOVED = 500  # members that go over to the other protocol at once, on the loop: 17 ms, and 3 us for each partition
 MOST_PLACES = 10_000  # that those have, or claim, all together
+MOST_MOVED_NAMES = 10_000  # of topics, in all that those say differently
 JOINS, LEAVES, LEAVES_FOR_A_WHILE = 0, -1, -2  # instead of an epoch, in what a member says
 
 
