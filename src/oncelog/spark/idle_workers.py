@@ -22,8 +22,8 @@ def end_quietly() -> None:
     if specification is None or specification.name != _DAEMON:
         return
     work = getattr(daemon, "worker", None)
-    if work is not None and not isinstance(work, _KeepingImports):
-        daemon.worker = _KeepingImports(work)
+    if work is not None and not isinstance(work, KeepingImports):
+        daemon.worker = KeepingImports(work)
         daemon.traceback = _Tracebacks
 
 
@@ -38,7 +38,7 @@ class _Tracebacks:
             traceback.print_exc()
 
 
-class _KeepingImports:
+class KeepingImports:
     def __init__(self, work: Callable[..., int]) -> None:
         self._work = work
 

@@ -11,7 +11,7 @@ def task(import_what):
     __import__(import_what)
     return 0
 
-daemon_calls = idle._Settling(task)
+daemon_calls = idle.KeepingImports(task)
 """
 
 
@@ -57,7 +57,7 @@ def broken(what):
     raise ValueError("no")
 
 try:
-    idle._Settling(broken)("oncelog.client")
+    idle.KeepingImports(broken)("oncelog.client")
 except ValueError:
     pass
 assert gc.get_freeze_count() > 1000
