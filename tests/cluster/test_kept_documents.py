@@ -38,7 +38,7 @@ def users(cluster: Brokers, node: int) -> Document:
 
 
 async def test_changes_of_all_brokers_at_once_are_all_kept_and_seen_by_all(cluster: Brokers) -> None:
-    names = {f"{node}-{number}": node for node in ALL for number in range(5)}
+    names = {f"{node}-{number}": node for node in ALL for number in range(12)}
     await asyncio.gather(*(change(cluster, node, name) for name, node in names.items()))
     await cluster.until(lambda: all(users(cluster, node) == dict.fromkeys(names, 1) for node in ALL))
 

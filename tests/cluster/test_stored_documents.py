@@ -1,8 +1,13 @@
 """Users, rights and quotas changed where brokers agree, while others may be changing them, too."""
 
+import asyncio
+from unittest.mock import create_autospec
+
 import pytest
 
 from oncelog.clock import ManualClock
+from oncelog.cluster.cluster_topics import ClusterTopics
+from oncelog.cluster.seen_documents import SeenDocuments
 from oncelog.cluster.stored_documents import change_in_tree
 from oncelog.cluster.tree import Outdated
 from oncelog.cluster.tree_memory import MemorySession, MemoryTree
@@ -73,3 +78,20 @@ async def test_it_is_given_up_where_others_never_stop() -> None:
     with pytest.raises(Outdated):
         await change_in_tree(session, Kind.USERS, adding("a"))
     assert "a" not in stored(tree, Kind.USERS)
+
+
+async def test_a_brokers_own_changes_go_one_by_one_so_that_none_is_tried_anew() -> None:
+    tree, session = await begun()
+    asked = 0
+
+    async def count() -> None:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(0)
+
+    tree.pause = count
+    seen = SeenDocuments(session, create_autospec(ClusterTopics))
+    names = [str(number) for number in range(20)]
+    await asyncio.gather(*(seen.change(Kind.USERS, adding(name)) for name in names))
+    assert list(stored(tree, Kind.USERS)) == sorted(names)
+    assert asked == len(names) * 3  # a read, and what comes before and after a write

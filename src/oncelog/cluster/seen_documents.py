@@ -1,5 +1,6 @@
 """Users, rights and quotas, as a broker sees them where the brokers agree."""
 
+import asyncio
 import logging
 from collections.abc import Iterable
 
@@ -18,6 +19,8 @@ class SeenDocuments:
     def __init__(self, tree: Tree, topics: ClusterTopics) -> None:
         self._tree = tree
         self._topics = topics
+        # A broker's own changes wait for each other, so that none is tried anew for them.
+        self._turn = asyncio.Lock()
 
     async def load(self) -> None:
         """Before anybody is served. Raises UnfitFolder: to go on without rules could let everybody in."""
@@ -45,7 +48,8 @@ class SeenDocuments:
     async def change(self, kind: Kind, change: Change) -> None:
         """Raises KafkaError and TreeError."""
         try:
-            changed = await change_in_tree(self._tree, kind, change)
+            async with self._turn:
+                changed = await change_in_tree(self._tree, kind, change)
         except documents.TooMuch as refusal:
             raise KafkaError(ErrorCode.policy_violation, str(refusal)) from refusal
         except documents.Damaged as damage:

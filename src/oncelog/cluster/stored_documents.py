@@ -25,7 +25,7 @@ from oncelog.server.local_topics import METADATA_CONFIG, open_metadata
 from oncelog.server.metadata_log import MetadataLog
 from oncelog.server.names import METADATA_TOPIC
 
-TRIES = 10
+TRIES = 100  # each that fails is a change of somebody else that is made; a broker makes its own one by one
 
 
 def change_in_folder(folder: str, kind: Kind, change: Change) -> Document:
