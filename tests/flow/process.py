@@ -23,7 +23,7 @@ from oncelog.flow.messages import (
 from oncelog.flow.states import State
 from oncelog.records.build import build_batch
 from oncelog.slots import Place
-from oncelog.slots.messages import Answer, LookUp, NeedMetadata, Produce
+from oncelog.slots.messages import BatchAnswer, LookUp, NeedMetadata, Produce
 from tests.flow.cluster import ASKED, JOURNAL, NODES, OUTPUTS, TOLD, Breach, Cluster, Counting, Folded
 from tests.model.partition import Wire
 
@@ -235,7 +235,7 @@ class Process:
             self.cut(node, is_ghost=True)
             world.seen["lost"] += 1
         else:
-            self.inbox.append((cell.answered, (request_id, [Answer(*wire.place, code, offset)])))
+            self.inbox.append((cell.answered, (request_id, [BatchAnswer(*wire.place, code, offset)])))
 
     def cut(self, node: int, *, is_ghost: bool) -> None:
         """What is queued arrives later or never."""

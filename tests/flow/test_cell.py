@@ -13,7 +13,7 @@ from oncelog.flow.journal import Journal
 from oncelog.flow.messages import End, Ended, JournalBatch, ReadBack, Records, Stepped, Unworkable
 from oncelog.flow.states import State
 from oncelog.slots import Identity
-from oncelog.slots.messages import Answer, Produce
+from oncelog.slots.messages import BatchAnswer, Produce
 from oncelog.slots.replay import Slot
 from tests.flow.alone import at_the_end, calm, drive, has_committed, is_done, is_working
 from tests.flow.cluster import JOURNAL, OUTPUTS, Breach, Counting, journal_batch
@@ -370,7 +370,7 @@ def refuse_all(world: World, process: Process, code: int) -> None:
     for conn in process.conns.values():
         while conn.queue:
             request_id, wire = conn.queue.popleft()
-            process.inbox.append((process.cell.answered, (request_id, [Answer(*wire.place, code)])))
+            process.inbox.append((process.cell.answered, (request_id, [BatchAnswer(*wire.place, code)])))
     drive(world, process, lambda: process.end is not None, 60)
 
 

@@ -9,7 +9,7 @@ from oncelog.slots.batch import Batch
 from oncelog.slots.limits import SenderLimits
 from oncelog.slots.messages import (
     Action,
-    Answer,
+    BatchAnswer,
     Delivered,
     Failed,
     Found,
@@ -67,7 +67,7 @@ class Stage:
         self.now_ms += ms
 
     def answer(self, request: Produce, code: int = 0, base_offset: int = 0) -> None:
-        answers = [Answer(batch.topic, batch.partition, code, base_offset) for batch in request.batches]
+        answers = [BatchAnswer(batch.topic, batch.partition, code, base_offset) for batch in request.batches]
         self.sender.answered(request.request_id, answers, self.now_ms)
 
     def lose(self, request: Produce, *, was_sent: bool = True) -> None:

@@ -5,7 +5,7 @@ import pytest
 from oncelog.error_codes import TEXTS
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.slots import NOBODY, Identity, Place
-from oncelog.slots.messages import Answer
+from oncelog.slots.messages import BatchAnswer
 from oncelog.slots.tenure import LAST_EPOCH
 from tests.slots.stage import (
     LEASED,
@@ -276,7 +276,7 @@ def test_a_broker_that_asks_for_a_pause_gets_it() -> None:
     stage = Stage(is_leased=True)
     stage.add("a")
     (request,) = stage.sent()
-    stage.sender.answered(request.request_id, [Answer(*PLACE, 0, 0)], stage.now_ms, throttle_ms=30)
+    stage.sender.answered(request.request_id, [BatchAnswer(*PLACE, 0, 0)], stage.now_ms, throttle_ms=30)
     stage.add("b")
     assert stage.sent() == []
     stage.pass_ms(30)
@@ -287,7 +287,7 @@ def test_an_answer_that_leaves_a_batch_out_proves_nothing_about_it() -> None:
     stage = Stage(delivery_timeout_ms=1_000)
     stage.add("a")
     (request,) = stage.sent()
-    stage.sender.answered(request.request_id, [Answer("t", 5, 0), Answer("t", 6, 0)], stage.now_ms)
+    stage.sender.answered(request.request_id, [BatchAnswer("t", 5, 0), BatchAnswer("t", 6, 0)], stage.now_ms)
     stage.pass_ms(1_000)
     assert [action.maybe_stored for action in stage.take(Failed)] == [True]
 
@@ -322,7 +322,7 @@ def test_the_broker_that_asked_for_a_pause_gets_it_also_when_another_leads_by_no
     stage.add("a")
     (request,) = stage.sent()
     stage.sender.leaders({PLACE: 2}, stage.now_ms)
-    stage.sender.answered(request.request_id, [Answer(*PLACE, 0, 0)], stage.now_ms, throttle_ms=30)
+    stage.sender.answered(request.request_id, [BatchAnswer(*PLACE, 0, 0)], stage.now_ms, throttle_ms=30)
     stage.add("b")
     assert [each.node_id for each in stage.sent()] == [2]
     stage.sender.leaders({PLACE: 1}, stage.now_ms)
@@ -343,7 +343,7 @@ def test_an_answer_about_another_partition_acknowledges_nothing() -> None:
     stage = Stage(delivery_timeout_ms=1_000)
     stage.add("a")
     (request,) = stage.sent()
-    stage.sender.answered(request.request_id, [Answer("t", 5, 0)], stage.now_ms)
+    stage.sender.answered(request.request_id, [BatchAnswer("t", 5, 0)], stage.now_ms)
     assert stage.take(Delivered) == []
     stage.pass_ms(1_000)
     assert [action.maybe_stored for action in stage.take(Failed)] == [True]

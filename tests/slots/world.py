@@ -14,7 +14,17 @@ from oncelog.records.build import build_batch
 from oncelog.records.header import read_header
 from oncelog.slots import Identity, Place
 from oncelog.slots.batch import Batch
-from oncelog.slots.messages import Action, Answer, Delivered, Failed, Found, LookUp, NeedIdentity, NeedMetadata, Produce
+from oncelog.slots.messages import (
+    Action,
+    BatchAnswer,
+    Delivered,
+    Failed,
+    Found,
+    LookUp,
+    NeedIdentity,
+    NeedMetadata,
+    Produce,
+)
 from oncelog.slots.sender import Sender
 from tests.model.events import WALL_MS, Events
 from tests.model.partition import Wire
@@ -64,7 +74,7 @@ class Request:
         self.id = request_id
         self.wires = wires
         self.acks = acks
-        self.answers: list[Answer] = []
+        self.answers: list[BatchAnswer] = []
         self.open = len(wires)
         self.is_dropped = False
 
@@ -111,7 +121,7 @@ class Conn:
         log = world.cluster.logs[wire.place]
 
         def respond(code: int, base_offset: int) -> None:
-            request.answers.append(Answer(*wire.place, code, base_offset))
+            request.answers.append(BatchAnswer(*wire.place, code, base_offset))
             request.open -= 1
             if not request.open:
                 self._reply(request)

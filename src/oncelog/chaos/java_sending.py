@@ -1,5 +1,5 @@
 """The producer of an experiment by Kafka's Java client: Kafka's own `kafka-verifiable-producer`, and what it says
-put into reports (`telling.py`).
+put into reports (`sender_report.py`).
 
     CHAOS_ORDER='{"client": "java", "servers": "127.0.0.1:9092", ...}' python -m oncelog.chaos.java_sending
 

@@ -3,9 +3,9 @@
     CHAOS_ORDER='{"client": "oncelog", "servers": "127.0.0.1:9092", ...}' python -m oncelog.chaos.sending
 
 Message n is the number n as text, and goes to partition n modulo their number. What was confirmed is told on standard
-output (`telling.py`). With a `state` file the position is saved twice a second: with oncelog's client together with the
-producer's identity, so that the next life goes on without a duplicate; with any other client alone, as applications do
-that have nothing else to save.
+output (`sender_report.py`). With a `state` file the position is saved twice a second: with oncelog's client together
+with the producer's identity, so that the next life goes on without a duplicate; with any other client alone, as
+applications do that have nothing else to save.
 """
 
 import json

@@ -27,7 +27,7 @@ from oncelog.server.broker import Broker
 from oncelog.slots.register import Gap, Record
 from oncelog.spark.sink.errors import BadState
 from oncelog.spark.sink.lane import STATE, TOPIC_PREFIX, Json, LaneState, batch_of_key, kind_of_key
-from oncelog.spark.sink.sink_register import Standing
+from oncelog.spark.sink.sink_register import SinkRegister
 
 # Between two states there is a mark for each lane, so the end of the topic is read in two tries.
 TAILS = (100, MOST_STATES_AND_MARKS)
@@ -71,9 +71,9 @@ async def sink_view(broker: Broker, query: Query) -> dict[str, Any]:
     }
 
 
-async def _standing(broker: Broker, name: str, most_bytes: int) -> Standing | str:
+async def _standing(broker: Broker, name: str, most_bytes: int) -> SinkRegister | str:
     """What the topic's records come to, or why that cannot be told."""
-    found: Standing | str | None = None
+    found: SinkRegister | str | None = None
     for records in TAILS:
         tail = _tail(broker, name, records, most_bytes)
         found = await asyncio.to_thread(_read, tail)
@@ -98,7 +98,7 @@ def _tail(broker: Broker, name: str, records: int, most_bytes: int) -> Tail:
 # --- in a thread
 
 
-def _read(tail: Tail) -> Standing | str | None:
+def _read(tail: Tail) -> SinkRegister | str | None:
     """None where the end that was read holds no state, and there is more of the topic."""
     if tail.trouble is not None:
         return tail.trouble
@@ -116,10 +116,10 @@ def _read(tail: Tail) -> Standing | str | None:
         largest = max((len(each.value or b"") for each in entries), default=0)
         if largest > MOST_STATE_BYTES:
             return f"a record of {largest:,} bytes is among its last ones, more than is read for this page"
-        start = Standing.start_of(_newest_states(entries))
+        start = SinkRegister.start_of(_newest_states(entries))
         if start is None and not tail.is_whole:
             return None
-        standing = Standing()
+        standing = SinkRegister()
         standing.read(entries, from_offset=start or 0)
     except (InvalidRecord, BadState) as error:
         return str(error)
@@ -135,7 +135,7 @@ def _newest_states(entries: list[Record]) -> list[Record]:
     return [each for each in states if batch_of_key(each.key) == newest]
 
 
-def _summary(standing: Standing | str) -> dict[str, Any]:
+def _summary(standing: SinkRegister | str) -> dict[str, Any]:
     if isinstance(standing, str):
         return {"trouble": text.name(standing)}
     state, owner = standing.state, standing.owner
@@ -152,16 +152,16 @@ def _summary(standing: Standing | str) -> dict[str, Any]:
     }
 
 
-def _lanes(standing: Standing, numbers: list[int]) -> list[dict[str, Any]]:
+def _lanes(standing: SinkRegister, numbers: list[int]) -> list[dict[str, Any]]:
     return [_lane(standing, number, standing.lane(number)) for number in numbers]
 
 
-def _numbers(standing: Standing) -> set[int]:
+def _numbers(standing: SinkRegister) -> set[int]:
     saved = set() if standing.state is None else set(standing.state.lanes)
     return saved | standing.marked()
 
 
-def _lane(standing: Standing, number: int, lane: LaneState | None) -> dict[str, Any]:
+def _lane(standing: SinkRegister, number: int, lane: LaneState | None) -> dict[str, Any]:
     is_saved = standing.state is not None and number in standing.state.lanes
     return {
         "lane": number,

@@ -25,7 +25,7 @@ from oncelog.producers.sequences import sequence_after
 from oncelog.slots import Place
 from oncelog.slots.errors import CannotTell, Differs
 from oncelog.slots.limits import remembered_ms
-from oncelog.slots.messages import Answer, Delivered, Failed, Found, NeedIdentity, Parted, Produce
+from oncelog.slots.messages import BatchAnswer, Delivered, Failed, Found, NeedIdentity, Parted, Produce
 from oncelog.slots.replay import PartitionReplay, Slot
 from oncelog.slots.states import Event as Verdict
 from oncelog.slots.verdicts import verdict_of
@@ -162,7 +162,7 @@ class Cell(Holding):
     def leaders(self, leaders: Mapping[Place, int | None], now: Now) -> None:
         self.sender.leaders(leaders, now.monotonic_ms)
 
-    def answered(self, request_id: int, answers: Sequence[Answer], now: Now) -> None:
+    def answered(self, request_id: int, answers: Sequence[BatchAnswer], now: Now) -> None:
         self.sender.answered(request_id, answers, now.monotonic_ms)
 
     def lost(self, request_id: int, now: Now, *, was_sent: bool = True) -> None:

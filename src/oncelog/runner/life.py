@@ -46,7 +46,7 @@ from oncelog.runner.damaged import Trouble
 from oncelog.runner.gone import Used, UsedTopics, used_by
 from oncelog.runner.portions import Portions
 from oncelog.slots import Place, Span
-from oncelog.slots.messages import Answer, LookUp, NeedMetadata, Produce
+from oncelog.slots.messages import BatchAnswer, LookUp, NeedMetadata, Produce
 from oncelog.slots.replay import Slot
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ class Life:
         else:
             self._requests.send(request)
 
-    def _answered(self, request_id: int, answers: list[Answer] | None, throttle_ms: int) -> None:
+    def _answered(self, request_id: int, answers: list[BatchAnswer] | None, throttle_ms: int) -> None:
         if not self.is_over:
             self.cell.answered(request_id, answers or (), self._now())
             self.wake()

@@ -19,7 +19,7 @@ from oncelog.error_codes import ErrorCodes as Code
 from oncelog.producers.sequences import SEQUENCE_MASK, SEQUENCE_WINDOW, sequence_after
 from oncelog.slots.batch import Batch
 from oncelog.slots.lease import FOREVER_MS
-from oncelog.slots.messages import Answer, Found, LookUp, Parted
+from oncelog.slots.messages import BatchAnswer, Found, LookUp, Parted
 from oncelog.slots.partition import Partition
 from oncelog.slots.stamping import cut, raise_generation, stamp_all, stamp_anew
 from oncelog.slots.standing import deliver, filled_since, not_beyond, report_found, stands_twice
@@ -43,7 +43,7 @@ def nothing(partition: Partition, now_ms: int, *about: object) -> None:
 # --- a batch's request has ended
 
 
-def acknowledge(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> Event | None:
+def acknowledge(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) -> Event | None:
     batch.is_flying = False
     partition.flying -= 1
     tenure, base_offset = partition.tenure, answer.base_offset
@@ -78,7 +78,7 @@ def acknowledge(partition: Partition, now_ms: int, batch: Batch, answer: Answer)
     return None
 
 
-def try_again(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> None:
+def try_again(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) -> None:
     partition.landed(batch)
     partition.back_off(now_ms, answer)
     batch.attempts += 1
@@ -86,12 +86,12 @@ def try_again(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -
         _abandon(partition, batch, answer.error_code, answer.message)
 
 
-def doubt(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> None:
+def doubt(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) -> None:
     batch.in_doubt = True
     try_again(partition, now_ms, batch, answer)
 
 
-def lose(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> None:
+def lose(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) -> None:
     """What was sent may be stored, or come to be stored even now."""
     partition.lost_at_ms = now_ms
     partition.is_parted = partition.waits_after_loss
@@ -99,12 +99,12 @@ def lose(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> Non
     doubt(partition, now_ms, batch, answer)
 
 
-def hold_back(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> None:
+def hold_back(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) -> None:
     partition.landed(batch)
     partition.back_off(now_ms, answer)
 
 
-def check_first(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> None:
+def check_first(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) -> None:
     """Connect, check, send: nothing that was known before the connection counts on it."""
     partition.landed(batch)
     _ask_before_the_next(partition)
@@ -116,7 +116,7 @@ def _ask_before_the_next(partition: Partition) -> None:
         tenure.known_at_ms = -FOREVER_MS
 
 
-def dispute(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> None:
+def dispute(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) -> None:
     """Behind something that failed it is a consequence, and the same slot may be filled later. Otherwise broker and
     producer disagree about what is stored."""
     if partition.open[0] is batch:
@@ -126,17 +126,17 @@ def dispute(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> 
         partition.landed(batch)
 
 
-def land(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> None:
+def land(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) -> None:
     partition.landed(batch)
 
 
-def fence_off(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> None:
+def fence_off(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) -> None:
     partition.landed(batch)
     partition.stopped_by = answer.error_code, answer.message
     stop(partition, now_ms)
 
 
-def cut_in_half(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> None:
+def cut_in_half(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) -> None:
     if batch.record_count == 1 or batch.is_reported or not partition.cuts:
         refuse(partition, now_ms, batch, answer)
     else:
@@ -144,17 +144,17 @@ def cut_in_half(partition: Partition, now_ms: int, batch: Batch, answer: Answer)
         cut(partition, batch, batch.record_count // 2)
 
 
-def refuse(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> None:
+def refuse(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) -> None:
     partition.landed(batch)
     _abandon(partition, batch, answer.error_code, answer.message)
 
 
-def refuse_doubtful(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> None:
+def refuse_doubtful(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) -> None:
     batch.in_doubt = True
     refuse(partition, now_ms, batch, answer)
 
 
-def give_up(partition: Partition, now_ms: int, batch: Batch, answer: Answer) -> None:
+def give_up(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) -> None:
     _abandon(partition, batch, answer.error_code, answer.message)
 
 
@@ -181,7 +181,7 @@ def judge(partition: Partition, now_ms: int) -> Event:
         partition.open = deque(batch for batch in partition.open if not batch.is_reported)
         partition.has_gap = False
         return Event.IN_PLACE
-    is_over = bool(partition.open) and now_ms >= tenure.expires_at_ms
+    is_over = bool(partition.open) and tenure.is_over(now_ms)
     if partition.is_late:
         return Event.DOUBTFUL
     if not (partition.has_gap or partition.has_ghosts or partition.is_refused or is_over):
@@ -298,8 +298,7 @@ def move(partition: Partition, now_ms: int) -> Event | None:
     return _move(partition, now_ms, keeps_identity=True)
 
 
-def move_to_another(partition: Partition, now_ms: int) -> Event | None:
-    """Identity, that is."""
+def move_to_another_identity(partition: Partition, now_ms: int) -> Event | None:
     return _move(partition, now_ms, keeps_identity=False)
 
 
@@ -308,7 +307,7 @@ def _move(partition: Partition, now_ms: int, *, keeps_identity: bool) -> Event |
     these slots with the same records, or count on the identity."""
     tenure = partition.tenure
     assert tenure is not None
-    is_over = now_ms >= tenure.expires_at_ms
+    is_over = tenure.is_over(now_ms)
     if tenure.is_shared or (partition.is_pinned and not keeps_identity and not is_over):
         partition.stopped_by = Code.OUT_OF_ORDER_SEQUENCE_NUMBER, SLOT_LOST
         return Event.UNFILLED

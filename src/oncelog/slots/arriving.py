@@ -3,7 +3,7 @@
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.slots.actions import SLOT_LOST
 from oncelog.slots.batch import Batch
-from oncelog.slots.messages import Answer, Found
+from oncelog.slots.messages import BatchAnswer, Found
 from oncelog.slots.partition import NO_LEADER, Partition
 from oncelog.slots.stamping import take
 from oncelog.slots.states import LOOKING_UP, SETTLING, STOPPED, STORED, Event
@@ -20,7 +20,7 @@ def next_batch(partition: Partition, now_ms: int) -> Batch | None:
     return found  # type: ignore[return-value]
 
 
-def answered(partition: Partition, batch: Batch, answer: Answer, now_ms: int) -> None:
+def answered(partition: Partition, batch: Batch, answer: BatchAnswer, now_ms: int) -> None:
     code = answer.error_code
     if code == 0:
         end(partition, STORED, now_ms, batch, answer)
@@ -37,7 +37,7 @@ def answered(partition: Partition, batch: Batch, answer: Answer, now_ms: int) ->
 
 def ended(partition: Partition, batch: Batch, event: Event, code: int, now_ms: int, message: str | None = None) -> None:
     """A request is over without an answer."""
-    end(partition, event, now_ms, batch, Answer(batch.topic, batch.partition, code, message=message))
+    end(partition, event, now_ms, batch, BatchAnswer(batch.topic, batch.partition, code, message=message))
     when_landed(partition, now_ms)
 
 
@@ -72,7 +72,7 @@ def give_up(partition: Partition, code: int, in_flight: bool, now_ms: int) -> No
 
 def _give_up(partition: Partition, batches: list[Batch], code: int, now_ms: int, message: str | None = None) -> None:
     for batch in batches:
-        end(partition, Event.GIVEN_UP, now_ms, batch, Answer(batch.topic, batch.partition, code, message=message))
+        end(partition, Event.GIVEN_UP, now_ms, batch, BatchAnswer(batch.topic, batch.partition, code, message=message))
     when_landed(partition, now_ms)
 
 

@@ -33,7 +33,7 @@ class NeedMetadata(NamedTuple):
     topics: Sequence[str]
 
 
-class Standing(NamedTuple):
+class PartitionStatistics(NamedTuple):
     """How one partition stands, for statistics."""
 
     waiting_records: int = 0
@@ -84,7 +84,7 @@ class Parted(NamedTuple):
 Action = Produce | NeedIdentity | NeedMetadata | LookUp | Delivered | Failed | Parted
 
 
-class Answer(NamedTuple):
+class BatchAnswer(NamedTuple):
     """What a Produce response says of one partition."""
 
     topic: str

@@ -16,7 +16,7 @@ from oncelog.slots.batch import Batch
 from oncelog.slots.context import Context
 from oncelog.slots.identity import Place
 from oncelog.slots.lease import FOREVER_MS
-from oncelog.slots.messages import Answer
+from oncelog.slots.messages import BatchAnswer
 from oncelog.slots.states import SENDING, SETTLING, STOPPED, State
 from oncelog.slots.tenure import Tenure
 
@@ -170,7 +170,7 @@ class Partition:
         if tenure is not None and tenure.is_leased:
             if self.wants_renewal:
                 soonest_ms = min(soonest_ms, max(now_ms, tenure.renew_at_ms))
-            elif self.open and now_ms < tenure.expires_at_ms:
+            elif self.open and not tenure.is_over(now_ms):
                 soonest_ms = min(soonest_ms, tenure.expires_at_ms)
         return soonest_ms
 
@@ -196,7 +196,7 @@ class Partition:
         batch.is_flying = False
         self.flying -= 1
 
-    def back_off(self, now_ms: int, answer: Answer) -> None:
+    def back_off(self, now_ms: int, answer: BatchAnswer) -> None:
         """Failures of requests that were in flight together count as one."""
         self.trouble = answer.message or TEXTS.get(answer.error_code)
         if self.not_before_ms <= now_ms:

@@ -16,13 +16,13 @@ from oncelog.slots.lease import FOREVER_MS
 from oncelog.slots.limits import SenderLimits
 from oncelog.slots.messages import (
     Action,
-    Answer,
+    BatchAnswer,
     Boundary,
     Found,
     NeedIdentity,
     NeedMetadata,
+    PartitionStatistics,
     Produce,
-    Standing,
 )
 from oncelog.slots.partition import NO_LEADER, Partition
 from oncelog.slots.states import PARTED, SENDING, STOPPED, Event
@@ -121,7 +121,9 @@ class Sender:
                 partition.tenure.renew_at_ms = now_ms + self._limits.retry_backoff_max_ms
                 self._context.wake_at(partition.tenure.renew_at_ms)
 
-    def answered(self, request_id: int, answers: Sequence[Answer] | None, now_ms: int, *, throttle_ms: int = 0) -> None:
+    def answered(
+        self, request_id: int, answers: Sequence[BatchAnswer] | None, now_ms: int, *, throttle_ms: int = 0
+    ) -> None:
         node_id, partitions, batches = self._requests.pop(request_id)
         if throttle_ms > 0:
             self.throttled(node_id, now_ms + throttle_ms)
@@ -137,7 +139,7 @@ class Sender:
             answer = by_place.get(partition.place)
             if answer is None:
                 # Without acks nobody answers. Of an answer without one of its partitions nothing would be known.
-                answer = Answer(batch.topic, batch.partition, 0 if answers is None else Code.REQUEST_TIMED_OUT)
+                answer = BatchAnswer(batch.topic, batch.partition, 0 if answers is None else Code.REQUEST_TIMED_OUT)
             answered(partition, batch, answer, now_ms)
             if not partition.is_ready:
                 partition.is_ready = True
@@ -246,12 +248,12 @@ class Sender:
         """The one that serves all partitions, if there is one."""
         return self._everybody or NOBODY
 
-    def standing(self, place: Place) -> Standing:
+    def standing(self, place: Place) -> PartitionStatistics:
         partition = self._partitions.get(place)
         if partition is None:
-            return Standing()
+            return PartitionStatistics()
         tenure, waiting = partition.tenure, tuple(partition.waiting)
-        return Standing(
+        return PartitionStatistics(
             sum(batch.record_count for batch in waiting),
             sum(len(batch.data) for batch in waiting),
             sum(batch.record_count for batch in partition.open if batch.is_flying),

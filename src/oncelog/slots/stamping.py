@@ -64,7 +64,7 @@ def tenure_for_new(partition: Partition, now_ms: int) -> tuple[Tenure | None, Ev
         tenure = partition.adopt_renewed()
     if tenure is None:
         return NOT_NOW
-    if now_ms >= tenure.expires_at_ms:
+    if tenure.is_over(now_ms):
         return NOT_NOW if partition.open else (None, Event.LEASE_LEFT)
     if tenure.is_shared and partition.may_be_passed(tenure, now_ms):
         return NOT_NOW if partition.open else (None, Event.SILENCE)
@@ -77,7 +77,7 @@ def _may_go_again(partition: Partition, batch: Batch, now_ms: int) -> tuple[bool
     """Whether it may, in its slot; or what must happen first."""
     tenure = partition.tenure
     assert tenure is not None
-    if now_ms >= tenure.expires_at_ms:
+    if tenure.is_over(now_ms):
         return False, None if partition.flying else Event.LEASE_OVER
     if tenure.is_leased:
         return True, None
@@ -103,7 +103,7 @@ def stamp_anew(partition: Partition, tenure: Tenure, now_ms: int, *, keeps_ident
         batch.unstamp()
         partition.waiting.appendleft(batch)
         partition.context.counters.restamps += 1
-    if now_ms >= tenure.expires_at_ms:
+    if tenure.is_over(now_ms):
         return  # `take` sees it
     if keeps_identity:
         tenure.next_sequence = tenure.acknowledged

@@ -16,7 +16,7 @@ from typing import Final
 
 from oncelog.slots import actions as do
 from oncelog.slots.batch import Batch
-from oncelog.slots.messages import Answer
+from oncelog.slots.messages import BatchAnswer
 from oncelog.slots.partition import Partition
 from oncelog.slots.states import DRAINING, LOOKING_UP, PARTED, SENDING, SETTLING, STOPPED, State
 from oncelog.slots.states import Event as On
@@ -62,7 +62,7 @@ TABLE: Final[Mapping[State, Mapping[On, Row]]] = {
         On.IN_PLACE: (do.nothing, SENDING),
         On.DOUBTFUL: (do.ask, LOOKING_UP),
         On.MOVABLE: (do.move, SENDING),
-        On.SPENT: (do.move_to_another, SENDING),
+        On.SPENT: (do.move_to_another_identity, SENDING),
         On.CUT_OFF: (do.part, PARTED),
         On.GIVEN_UP: (do.give_up, DRAINING),
         On.UNFILLED: (do.stop, STOPPED),
@@ -74,7 +74,7 @@ TABLE: Final[Mapping[State, Mapping[On, Row]]] = {
         On.IN_PLACE: (do.go_on_in_place, SENDING),
         On.EARLY: (do.wait_for_the_end, SETTLING),
         On.MOVABLE: (do.move, SENDING),
-        On.SPENT: (do.move_to_another, SENDING),
+        On.SPENT: (do.move_to_another_identity, SENDING),
         On.GIVEN_UP: (do.give_up, LOOKING_UP),
         On.UNFILLED: (do.stop, STOPPED),
         On.RESUMED: (do.resume, SENDING),
@@ -116,7 +116,7 @@ def happen(partition: Partition, event: On, now_ms: int, *about: object) -> None
         follows = action(partition, now_ms)
 
 
-def end(partition: Partition, event: On, now_ms: int, batch: Batch, answer: Answer) -> None:
+def end(partition: Partition, event: On, now_ms: int, batch: Batch, answer: BatchAnswer) -> None:
     """`happen` to a batch's request. It comes once a batch, so that a tuple of what it is about would be felt."""
     action, partition.state = TABLE[partition.state][event]
     follows = action(partition, now_ms, batch, answer)

@@ -47,6 +47,10 @@ class Tenure:
         # for as long as it remembers records with this timestamp. A lease has to begin with 0, so nothing is unclear.
         self.proven_timestamp_ms = FOREVER_MS if is_leased else -FOREVER_MS
 
+    def is_over(self, now_ms: int) -> bool:
+        """Whether its lease has ended: nothing may be sent under it from then on."""
+        return now_ms >= self.expires_at_ms
+
     def bumped(self, now_ms: int) -> "Tenure | None":
         """The next epoch of the same pid, as Java's client takes it without asking; None when there is none left."""
         pid, epoch, _ = self.identity

@@ -17,7 +17,7 @@ from oncelog.embedded import Server
 from oncelog.records.build import build_batch
 from oncelog.slots.batch import Batch
 from oncelog.slots.limits import DAY_MS
-from oncelog.slots.messages import Answer
+from oncelog.slots.messages import BatchAnswer
 from oncelog.wire.own import LEASE_PID_KEY
 from tests.client.net.fake_broker import FakeBroker
 from tests.peers.apache import ApacheKafka
@@ -115,7 +115,7 @@ async def engine(broker: FakeBroker) -> AsyncIterator[Engine]:
 async def test_an_answers_pause_is_kept(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     monkeypatch.setattr(engine.sender, "answered", lambda *args, **named: told.append((args[0], named)))
-    engine._answered(7, [Answer("t", 0, 0)], 30)
+    engine._answered(7, [BatchAnswer("t", 0, 0)], 30)
     assert told == [(7, {"throttle_ms": 30})]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from oncelog.slots.register import Record
 from oncelog.spark.copying.job import Order
-from oncelog.spark.copying.lane import BadState, Claim, Lane, Side, Standing, Start
+from oncelog.spark.copying.lane import BadState, Claim, CopyRegister, Lane, Side, Start
 from oncelog.spark.copying.mapping import Mapping, Stretch
 from oncelog.spark.copying.tasks import shared_out
 
@@ -15,8 +15,8 @@ def claim(pid: int, *partitions: int) -> Claim:
     return Claim(SOURCE, DESTINATION, pid, 0, {each: Start(10 * pid, 100 * pid) for each in partitions})
 
 
-def noted(*records: "tuple[Lane, str] | Claim | bytes") -> Standing:
-    standing = Standing()
+def noted(*records: "tuple[Lane, str] | Claim | bytes") -> CopyRegister:
+    standing = CopyRegister()
     for offset, each in enumerate(records):
         if isinstance(each, bytes):
             standing.read([Record(offset, each, None)])
@@ -112,7 +112,7 @@ def test_an_acknowledgement_moves_a_lane_on() -> None:
 )
 def test_what_a_copy_did_not_write_is_refused(value: bytes) -> None:
     with pytest.raises(BadState, match="offset 3"):
-        Standing().read([Record(3, b"lane/0/a", value)])
+        CopyRegister().read([Record(3, b"lane/0/a", value)])
 
 
 def test_what_has_a_key_that_no_copy_writes_is_passed_over() -> None:
@@ -123,7 +123,7 @@ def test_what_has_a_key_that_no_copy_writes_is_passed_over() -> None:
 
 def test_a_newer_version_is_told_as_that() -> None:
     with pytest.raises(BadState, match="newer oncelog"):
-        Standing().read([Record(3, b"claim/7", b'{"version":2,"kind":"lane"}')])
+        CopyRegister().read([Record(3, b"claim/7", b'{"version":2,"kind":"lane"}')])
 
 
 def test_work_is_shared_out_by_its_size() -> None:

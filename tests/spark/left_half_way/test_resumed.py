@@ -13,7 +13,7 @@ from oncelog.client.register.entry import Entry
 from oncelog.client.saving.committed import DEFAULT_LIMIT_BYTES, put_in, take_out
 from oncelog.embedded import Server
 from oncelog.slots.register import Record
-from oncelog.spark.copying.lane import CLAIM, Standing
+from oncelog.spark.copying.lane import CLAIM, CopyRegister
 from oncelog.spark.sink.lane import (
     LANE,
     MARK,
@@ -118,7 +118,7 @@ def _as_it_is_written_now(kind: str, value: bytes) -> bytes:
 
 def test_records_of_a_copys_topic_are_written_as_they_were(left: Server) -> None:
     found = stored(left, "oncelog.copy.half-way")[0]
-    standing = Standing()
+    standing = CopyRegister()
     standing.read(Record(offset, key, value) for offset, (key, value) in enumerate(found))
     (claim,) = standing.claims
     assert (claim.key, claim.to_json()) == found[0]

@@ -305,7 +305,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from oncelog.spark.datasource import OncelogDataSource
 from oncelog.spark.options import sink_options
 from oncelog.spark.sink.driver import commit_batch
-from oncelog.spark.sink.lane import LanePlace
+from oncelog.spark.sink.lane import LaneTask
 from oncelog.spark.sink.lane_writer import write_lane
 
 servers, topic = sys.argv[1:]
@@ -316,7 +316,7 @@ start = reader.initialOffset()
 end = reader.latestOffset(start, ReadAllAvailable())
 rows = [each.select(["value"]) for part in reader.partitions(start, end) for each in reader.read(part)]
 options = sink_options({**at, "topic": topic})
-commit_batch(options, [write_lane(options, LanePlace("query", 0, 0, 0), rows)], 0)
+commit_batch(options, [write_lane(options, LaneTask("query", 0, 0, 0), rows)], 0)
 ours = ("kio", "oncelog", "pandas", "pyarrow", "pyspark", "uvloop")
 print(sorted(name for name in set(sys.modules) - known if name.partition(".")[0] in ours))
 """

@@ -9,7 +9,7 @@ from oncelog.client import Admin, Consumer, TopicPartition
 from oncelog.client.types import OFFSET_BEGINNING, NewPartitions, NewTopic
 from oncelog.spark.options import sink_options
 from oncelog.spark.sink.driver import commit_batch
-from oncelog.spark.sink.lane import LaneMessage, LanePlace
+from oncelog.spark.sink.lane import LaneMessage, LaneTask
 from oncelog.spark.sink.lane_writer import write_lane
 from tests.peers.server_process import ServerProcess
 
@@ -50,7 +50,7 @@ class Sink:
         self.options = sink_options({name: value for name, value in given.items() if value})
 
     def lane(self, batch: int, lane: int, batches: Iterable[pa.RecordBatch], attempt: int = 0) -> LaneMessage:
-        return write_lane(self.options, LanePlace(self.query, batch, lane, attempt), batches)
+        return write_lane(self.options, LaneTask(self.query, batch, lane, attempt), batches)
 
     def commit(self, batch: int, messages: Sequence[LaneMessage | None]) -> None:
         commit_batch(self.options, messages, batch)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from oncelog.spark.sink.errors import SinkRefused
-from oncelog.spark.sink.lane import LanePlace
+from oncelog.spark.sink.lane import LaneTask
 from oncelog.spark.sink.lane_writer import LaneWriter
 from tests.peers.server_process import ServerProcess
 from tests.spark.sink.support import Sink, cut, grow_topic, make_topic, numbers, stored, values, values_of
@@ -21,7 +21,7 @@ def rows_of(batch: int, lane: int, count: int = 1500) -> list[tuple[bytes, bytes
 
 
 def open_lane(sink: Sink, batch: int, lane: int, attempt: int = 0) -> LaneWriter:
-    return LaneWriter(sink.options, LanePlace(sink.query, batch, lane, attempt))
+    return LaneWriter(sink.options, LaneTask(sink.query, batch, lane, attempt))
 
 
 def in_turn(lanes: Sequence[LaneWriter], batches: Sequence[pa.RecordBatch]) -> None:

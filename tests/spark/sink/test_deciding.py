@@ -18,32 +18,32 @@ from oncelog.spark.sink.lane import (
     encode,
     key_of,
 )
-from oncelog.spark.sink.sink_register import Standing
+from oncelog.spark.sink.sink_register import SinkRegister
 
 OWNER = SinkClaim("s", "q", 5, "o")
 LANES: Json = {"topics": {"out": {"count": 1}}}
 
 
-def saved(batch: int) -> Standing:
+def saved(batch: int) -> SinkRegister:
     lanes = {0: LaneState(LANES, 10, "h"), 1: LaneState(LANES, idle_batches=2)}
     return noted(STATE, batch, SinkState(OWNER, batch, 2, lanes))
 
 
-def noted(kind: str, batch: int, content: Content) -> Standing:
-    standing = Standing()
+def noted(kind: str, batch: int, content: Content) -> SinkRegister:
+    standing = SinkRegister()
     standing.read([Record(0, key_of(kind, batch, "n"), encode(kind, content))])
     return standing
 
 
-def owned() -> Standing:
+def owned() -> SinkRegister:
     return noted(SINK, OWNER.first_batch, OWNER)
 
 
 @pytest.mark.parametrize(
     ("standing", "batch", "first_batch", "doing"),
     [
-        (Standing(), 0, None, Doing.BEGIN),
-        (Standing(), 7, 7, Doing.BEGIN),
+        (SinkRegister(), 0, None, Doing.BEGIN),
+        (SinkRegister(), 7, 7, Doing.BEGIN),
         (owned(), 5, None, Doing.WRITE),
         (saved(8), 9, None, Doing.WRITE),
         (saved(8), 8, None, Doing.VERIFY),
@@ -51,7 +51,7 @@ def owned() -> Standing:
     ],
 )
 def test_the_next_batch_is_written_and_the_saved_one_compared(
-    standing: Standing, batch: int, first_batch: int | None, doing: Doing
+    standing: SinkRegister, batch: int, first_batch: int | None, doing: Doing
 ) -> None:
     assert decide(standing, "s", "q", batch, first_batch) is doing
 
@@ -59,8 +59,8 @@ def test_the_next_batch_is_written_and_the_saved_one_compared(
 @pytest.mark.parametrize(
     ("standing", "query", "batch", "first_batch", "words"),
     [
-        (Standing(), "q", 3, None, r"nothing saved, and the checkpoint runs batch 3: .*oncelog\.sink\.s"),
-        (Standing(), "q", 0, 4, r"begin with batch 4 \(`sink.first.batch`\), and the checkpoint runs batch 0"),
+        (SinkRegister(), "q", 3, None, r"nothing saved, and the checkpoint runs batch 3: .*oncelog\.sink\.s"),
+        (SinkRegister(), "q", 0, 4, r"begin with batch 4 \(`sink.first.batch`\), and the checkpoint runs batch 0"),
         (owned(), "q", 6, None, "begins with batch 5, and the checkpoint runs batch 6"),
         (saved(8), "other", 9, None, "belongs to query q, and this is query other"),
         (saved(8), "q", 7, None, "runs batch 7, and sink 's' has saved batch 8: the checkpoint is older"),
@@ -68,7 +68,7 @@ def test_the_next_batch_is_written_and_the_saved_one_compared(
     ],
 )
 def test_anything_else_is_refused_with_both_numbers(
-    standing: Standing, query: str, batch: int, first_batch: int | None, words: str
+    standing: SinkRegister, query: str, batch: int, first_batch: int | None, words: str
 ) -> None:
     with pytest.raises(SinkRefused, match=words):
         decide(standing, "s", query, batch, first_batch)

@@ -11,7 +11,7 @@ from oncelog.client.saving.saved import SavedProducer
 from oncelog.spark.options import sink_options
 from oncelog.spark.sink.driver import commit_batch
 from oncelog.spark.sink.errors import SinkRefused
-from oncelog.spark.sink.lane import LaneMessage, LanePlace
+from oncelog.spark.sink.lane import LaneMessage, LaneTask
 from oncelog.spark.sink.lane_writer import LaneWriter
 from tests.model.turns import Actor
 from tests.spark.sink.twin import MemoryCluster, MemoryProducer, World
@@ -30,7 +30,7 @@ class Refusing(MemoryProducer):
 
 
 def _write(cluster: MemoryCluster, rows: pa.RecordBatch) -> LaneMessage:
-    with LaneWriter(OPTIONS, LanePlace("q", 0, 0), cluster) as lane:
+    with LaneWriter(OPTIONS, LaneTask("q", 0, 0), cluster) as lane:
         lane.write(rows)
         return lane.finish()
 

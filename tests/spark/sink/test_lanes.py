@@ -264,7 +264,7 @@ def test_a_lane_of_which_acknowledged_rows_are_missing_sends_nothing(
 def test_a_task_that_told_nothing_fails_the_batch(server: ServerProcess, topic: str) -> None:
     sink = Sink(server, topic)
     message = sink.lane(0, 0, cut(LEFT[:10], 5))
-    with pytest.raises(SinkRefused, match=r"a task of batch 0 has told nothing.*trigger"):
+    with pytest.raises(SinkRefused, match=r"a task of batch 0 ended without reporting to the driver.*trigger"):
         sink.commit(0, [message, None])
 
 

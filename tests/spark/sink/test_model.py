@@ -18,9 +18,9 @@ from oncelog.slots import Place
 from oncelog.spark.options import sink_options
 from oncelog.spark.sink.driver import commit_batch
 from oncelog.spark.sink.errors import SinkRefused
-from oncelog.spark.sink.lane import LaneMessage, LanePlace
+from oncelog.spark.sink.lane import LaneMessage, LaneTask
 from oncelog.spark.sink.lane_writer import LaneWriter
-from oncelog.spark.sink.sink_register import Standing
+from oncelog.spark.sink.sink_register import SinkRegister
 from tests.model.turns import Actor
 from tests.spark.sink.twin import MOST_PARTITIONS, MemoryCluster, MemoryProducer, MemoryTopic, World
 
@@ -53,7 +53,7 @@ class Driver:
         def work() -> LaneMessage:
             if spark.believes_tasks and (batch, lane) in spark.recorded:
                 return spark.recorded[batch, lane]
-            place = LanePlace("query", batch, lane)
+            place = LaneTask("query", batch, lane)
             with spark.writes(spark.options, place, spark.cluster(spark.world, kept)) as writing:
                 for each in self.input(rows, ends_early):
                     writing.write(each)
@@ -247,7 +247,7 @@ def run_two_drivers(seed: int) -> None:
 def test_the_model_can_fail_where_a_claim_is_not_read_back_rows_are_there_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def believe(topic: MemoryTopic, known: Standing, offset: int) -> Standing:
+    async def believe(topic: MemoryTopic, known: SinkRegister, offset: int) -> SinkRegister:
         known.read(each for each in topic.world.topic.records if each.offset == offset)
         return known
 

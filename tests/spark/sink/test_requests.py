@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.client.net.connection import Connection
 from oncelog.client.saving.errors import TopicGone
-from oncelog.spark.sink.lane import LanePlace
+from oncelog.spark.sink.lane import LaneTask
 from oncelog.spark.sink.lane_writer import LaneWriter
 from oncelog.spark.sink.option_checking import lane_properties
 from oncelog.spark.sink.warm_worker import cluster
@@ -83,7 +83,7 @@ def test_brokers_that_take_names_are_asked_whether_it_is_the_same_topic_still(
     remove_topic(server, topic)
     make_topic(server, topic)
     with (
-        LaneWriter(sink.options, LanePlace(sink.query, 1, 0)) as lane,
+        LaneWriter(sink.options, LaneTask(sink.query, 1, 0)) as lane,
         pytest.raises(Exception, match="made again") as gone,
     ):
         lane.write(cut(ROWS, 100)[0])

@@ -29,7 +29,7 @@ from oncelog.spark.sink.lane import (
     key_of,
     kind_of_key,
 )
-from oncelog.spark.sink.sink_register import Standing
+from oncelog.spark.sink.sink_register import SinkRegister
 
 OWNER = SinkClaim("s", "q", 0, "owner")
 PRODUCER: Json = {"topics": {"out": {"count": 2}}}
@@ -61,8 +61,8 @@ class Log:
         return self.add(STATE, batch, state)
 
     @property
-    def standing(self) -> Standing:
-        found = Standing()
+    def standing(self) -> SinkRegister:
+        found = SinkRegister()
         found.read(self.records)
         return found
 
@@ -193,12 +193,12 @@ def test_whoever_reads_only_the_end_finds_the_same_as_who_reads_everything(seed:
     entries = [entry for entry in log.records if _is_kept(entry, batch - 1, random)]
     at = len(entries)
     while at:
-        start = Standing.start_of(entries[at:])
+        start = SinkRegister.start_of(entries[at:])
         if start is not None and (at == 0 or entries[at - 1].offset < start):
             break
         at -= 1
-    found = Standing()
-    found.read(entries[at:], from_offset=Standing.start_of(entries[at:]) or 0)
+    found = SinkRegister()
+    found.read(entries[at:], from_offset=SinkRegister.start_of(entries[at:]) or 0)
     assert (found.owner, found.state, found.open) == (whole.owner, whole.state, whole.open)
 
 
@@ -238,7 +238,7 @@ def test_a_key_that_no_sink_has_made_is_passed_over(key: bytes) -> None:
     standing = log.standing
     standing.read([Record(1, key, b"anything")])
     assert standing.next_offset == 2 and key not in standing.keys
-    assert Standing.start_of([*log.records, Record(1, key, b"anything")]) is None
+    assert SinkRegister.start_of([*log.records, Record(1, key, b"anything")]) is None
 
 
 @given(st.data())
@@ -252,7 +252,7 @@ def test_a_damaged_record_is_told_as_that_and_by_nothing_else(data: st.DataObjec
     value = json.loads(damaged.value or b"")
     _spoil(value, data)
     records = [each._replace(value=json.dumps(value).encode()) if each is damaged else each for each in log.records]
-    for read in (Standing().read, Standing.start_of):
+    for read in (SinkRegister().read, SinkRegister.start_of):
         try:
             read(records)
         except BadState as error:
@@ -274,7 +274,7 @@ def test_a_record_that_cannot_be_read_is_not_passed_over_the_next_time() -> None
     log = Log()
     log.sink()
     newer = Record(1, b"0/state/newer", b'{"oncelog.sink": 2, "kind": "state"}')
-    standing = Standing()
+    standing = SinkRegister()
     for _ in range(2):
         with pytest.raises(BadState, match=r"offset 1 of the sink's topic: .* newer oncelog"):
             standing.read([*log.records, newer])

@@ -16,7 +16,7 @@ from oncelog.records.read import records_of
 from oncelog.slots.register import Record
 from oncelog.spark.sink.errors import MayPass, SinkRefused
 from oncelog.spark.sink.lane import VERSION, VERSION_KEY, topic_of
-from oncelog.spark.sink.sink_register import Standing
+from oncelog.spark.sink.sink_register import SinkRegister
 from oncelog.spark.sink.state_topic import KIND, StateTopic
 from oncelog.spark.sink.warm_worker import read_on
 from tests.spark.sink.test_standing import Log
@@ -64,7 +64,7 @@ async def _at_once(_: float) -> None:
 
 
 def keeper(log: LaggingLog) -> StateTopic:
-    return StateTopic(log, KIND, Standing, Patience(), clock=Clock(lambda: 0.0, _at_once))
+    return StateTopic(log, KIND, SinkRegister, Patience(), clock=Clock(lambda: 0.0, _at_once))
 
 
 def test_what_a_new_leader_does_not_show_yet_is_waited_for_and_not_passed_over() -> None:
@@ -97,7 +97,7 @@ def test_a_topic_that_was_just_made_is_waited_for_as_long_as_brokers_take_to_hea
         now_s += pause_s
 
     patience = Patience(total_s=60.0, lag_s=keepers.UNKNOWN_S)
-    topic = StateTopic(Busy([], []), KIND, Standing, patience, clock=Clock(lambda: now_s, sleep))
+    topic = StateTopic(Busy([], []), KIND, SinkRegister, patience, clock=Clock(lambda: now_s, sleep))
     asyncio.run(topic.create())
     assert made_s <= now_s < made_s + 2
     made_s = 2 * now_s
@@ -110,7 +110,7 @@ def test_a_topic_that_lost_what_was_read_is_told_in_words() -> None:
     log.sink()
     topic = keeper(LaggingLog(log.records, []))
     with pytest.raises(KafkaException, match=r"topic oncelog\.sink\.s: .* up to offset 9 is not there"):
-        asyncio.run(topic.read_to(Standing(next_offset=9), 9))
+        asyncio.run(topic.read_to(SinkRegister(next_offset=9), 9))
 
 
 def test_no_state_is_stored_that_is_too_large_to_be_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,10 +120,10 @@ def test_no_state_is_stored_that_is_too_large_to_be_read_again(monkeypatch: pyte
     log = LaggingLog([], [])
     old: list[tuple[bytes, None]] = [(b"0/mark/%d" % lane, None) for lane in range(100)]
     large = json.dumps({VERSION_KEY: VERSION, "kind": "unknown", "of": "x" * (most_bytes - 5_000)}).encode()
-    asyncio.run(keeper(log).append(Standing(), [(b"0/unknown/n", large), *old]))
+    asyncio.run(keeper(log).append(SinkRegister(), [(b"0/unknown/n", large), *old]))
     assert len(records_of(log.produced, limit_bytes=most_bytes)) == 1 + len(old)
     with pytest.raises(SinkRefused, match=r"the state of oncelog.sink.s is \d+ bytes, and may be 20000: there are too"):
-        asyncio.run(keeper(log).append(Standing(), [(b"0/state/n", bytes(most_bytes))]))
+        asyncio.run(keeper(log).append(SinkRegister(), [(b"0/state/n", bytes(most_bytes))]))
 
 
 def test_a_leader_that_shows_less_than_was_saved_is_not_taken_for_a_checkpoint_that_is_newer_than_the_sink() -> None:

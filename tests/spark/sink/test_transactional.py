@@ -11,10 +11,10 @@ from oncelog.spark.options import BadOption, sink_options
 from oncelog.spark.sealed.sealing import sealed
 from oncelog.spark.sink import lane_writer, transactional_lane, warm_worker
 from oncelog.spark.sink.errors import MayPass, SinkRefused
-from oncelog.spark.sink.lane import LaneMessage, LanePlace
+from oncelog.spark.sink.lane import LaneMessage, LaneTask
 from oncelog.spark.sink.lane_writer import write_lane
 from oncelog.spark.sink.option_checking import lane_properties
-from oncelog.spark.sink.sink_register import Standing
+from oncelog.spark.sink.sink_register import SinkRegister
 from oncelog.spark.sink.transactional_driver import abort_transaction, commit_transaction
 from oncelog.spark.sink.transactional_lane import TransactionalLane
 from oncelog.spark.sink.warm_worker import Cluster, cluster
@@ -35,7 +35,7 @@ class TransactionalSink(Sink):
 
     def begin(self, batch: int, rows: Rows, lane: int = 0) -> LaneMessage:
         """A task, up to its end."""
-        return write_lane(self.options, LanePlace(self.query, batch, lane), cut(rows, 100), TransactionalLane)
+        return write_lane(self.options, LaneTask(self.query, batch, lane), cut(rows, 100), TransactionalLane)
 
     def commit(self, batch: int, messages: Sequence[LaneMessage | None]) -> None:
         commit_transaction(self.options, messages, batch)
@@ -84,7 +84,7 @@ def test_what_was_committed_may_show_later_than_the_next_batch_begins(
     sink.write(0, numbers(0, 10))
     connected = cluster(lane_properties(sink.options))
 
-    def first() -> Standing | None:
+    def first() -> SinkRegister | None:
         standing = warm_worker.read_on(connected, name)
         return standing if standing is not None and standing.next_batch == 1 else None
 
@@ -123,7 +123,7 @@ def test_who_is_refused_ends_nobodys_transaction(sink: TransactionalSink, server
 
 @both
 def test_who_was_fenced_neither_writes_nor_commits(sink: TransactionalSink) -> None:
-    with TransactionalLane(sink.options, LanePlace(sink.query, 0, 0)) as former:
+    with TransactionalLane(sink.options, LaneTask(sink.query, 0, 0)) as former:
         (first, *rest) = cut(numbers(0, 300), 100)
         former.write(first)
         late = sink.begin(0, numbers(300, 600))

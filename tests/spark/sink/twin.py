@@ -28,7 +28,7 @@ from oncelog.spark.sink.lane import Json, topic_of
 from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.rows import Portion
 from oncelog.spark.sink.saved_lanes import identity_of, only_added, places_of, together, untouched
-from oncelog.spark.sink.sink_register import Standing
+from oncelog.spark.sink.sink_register import SinkRegister
 from oncelog.spark.sink.state_topic import KIND, StateTopic
 from oncelog.spark.sink.warm_worker import Cluster
 from tests.model.partition import Partition, Producers, Wire
@@ -140,9 +140,9 @@ async def _go_on(_: float) -> None:
 CLOCK = Clock(lambda: 0.0, _go_on)
 
 
-class MemoryTopic(TopicKeeper[Standing]):
+class MemoryTopic(TopicKeeper[SinkRegister]):
     def __init__(self, world: World) -> None:
-        super().__init__(MemoryLog(world), KIND, Standing, Patience(), clock=CLOCK)
+        super().__init__(MemoryLog(world), KIND, SinkRegister, Patience(), clock=CLOCK)
         self.world = world
 
 
@@ -325,10 +325,10 @@ class MemoryCluster(Cluster):
     def release(self, producer: LaneProducer) -> None:
         self._kept["producer"] = producer
 
-    def standing(self, sink: str) -> Standing | None:
+    def standing(self, sink: str) -> SinkRegister | None:
         return self._kept.get("standing")
 
-    def remember(self, sink: str, standing: Standing) -> None:
+    def remember(self, sink: str, standing: SinkRegister) -> None:
         self._kept["standing"] = standing
 
     def forget(self, sink: str) -> None:

@@ -35,7 +35,7 @@ from oncelog.slots.batch import Batch
 from oncelog.slots.limits import SenderLimits
 from oncelog.slots.messages import (
     Action,
-    Answer,
+    BatchAnswer,
     Delivered,
     Failed,
     LookUp,
@@ -308,7 +308,7 @@ class Engine:
             self._metadata = None  # tell the Sender of the leaders again, also when they are the old ones
             self.wake()
 
-    def _answered(self, request_id: int, answers: list[Answer] | None, throttle_ms: int) -> None:
+    def _answered(self, request_id: int, answers: list[BatchAnswer] | None, throttle_ms: int) -> None:
         self._repeats.answered()
         self.sender.answered(request_id, answers, _now_ms(), throttle_ms=throttle_ms)
         self.wake()

@@ -14,7 +14,7 @@ from oncelog.client.net.tasks import Tasks
 from oncelog.clock import monotonic_s
 from oncelog.slots import Place
 from oncelog.slots.lease import FOREVER_MS
-from oncelog.slots.messages import Answer, Produce
+from oncelog.slots.messages import BatchAnswer, Produce
 from oncelog.wire.fields import NO_LEADER
 from oncelog.wire.frames import MalformedFrame
 from oncelog.wire.hot import PRODUCE_TOPIC_IDS
@@ -39,7 +39,7 @@ _log: Final = logging.getLogger("oncelog.client")
 ACKS_NOBODY: Final = 0
 RECORD: Final = "record {index} of its batch: "
 ANSWER_SLACK_MS: Final = 1000  # for the way there and back; librdkafka's
-OnAnswered = Callable[[int, list[Answer] | None, int], None]  # request, what it says, throttle time
+OnAnswered = Callable[[int, list[BatchAnswer] | None, int], None]  # request, what it says, throttle time
 OnLost = Callable[[int, KafkaError, bool], None]  # request, why, whether any of it may have been sent
 OnUnchecked = Callable[[int], None]  # request: it was not sent, since what was known of its slots is too old
 
@@ -216,9 +216,9 @@ def _is_final(failure: BaseException) -> TypeGuard[KafkaException]:
     return isinstance(failure, KafkaException) and failure.error.code() > 0 and not is_retriable(failure.error.code())
 
 
-def _refused(request: Produce, failure: KafkaException) -> list[Answer]:
+def _refused(request: Produce, failure: KafkaException) -> list[BatchAnswer]:
     error = failure.error
-    return [Answer(batch.topic, batch.partition, error.code(), message=error.str()) for batch in request.batches]
+    return [BatchAnswer(batch.topic, batch.partition, error.code(), message=error.str()) for batch in request.batches]
 
 
 def _by_topic(
@@ -253,10 +253,10 @@ def _message(said: ProducedPartition) -> str | None:
     return RECORD.format(index=index) + (message or said.error_message or "")
 
 
-def _answers(answer: ProduceAnswer, asked: Mapping[bytes, str]) -> list[Answer]:
+def _answers(answer: ProduceAnswer, asked: Mapping[bytes, str]) -> list[BatchAnswer]:
     try:
         return [
-            Answer(asked[each.topic], each.partition, each.error_code, each.base_offset, each.append_time_ms,
+            BatchAnswer(asked[each.topic], each.partition, each.error_code, each.base_offset, each.append_time_ms,
                    _message(each))
             for each in answer.partitions
         ]  # fmt: skip

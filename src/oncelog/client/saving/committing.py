@@ -32,7 +32,7 @@ _Done = concurrent.futures.Future[None]
 AGAIN_S: Final = 24 * 60 * 60
 
 
-class Saving(Protocol):
+class ProducerSide(Protocol):
     """The producer's side, on its own loop."""
 
     started_from: SavedProducer | None
@@ -49,13 +49,13 @@ class Saving(Protocol):
 
 class HasSaving(Protocol):
     @property
-    def saving(self) -> Saving: ...
+    def saving(self) -> ProducerSide: ...
 
 
 class _Committer:
     """One producer's commits to one group, on the loop of the consumer's brokers."""
 
-    def __init__(self, brokers: "Brokers", group: str, saving: Saving, limit_bytes: int) -> None:
+    def __init__(self, brokers: "Brokers", group: str, saving: ProducerSide, limit_bytes: int) -> None:
         self._brokers = brokers
         self._saving = saving
         self._ownership = Ownership(
@@ -172,7 +172,7 @@ def _closed_meanwhile(outcome: concurrent.futures.Future[SavedProducer], taking:
         outcome.set_exception(KafkaException(KafkaError(KafkaError._DESTROY, "the producer was closed meanwhile")))
 
 
-_committers: "weakref.WeakKeyDictionary[Saving, dict[tuple[int, str], _Committer]]" = weakref.WeakKeyDictionary()
+_committers: "weakref.WeakKeyDictionary[ProducerSide, dict[tuple[int, str], _Committer]]" = weakref.WeakKeyDictionary()
 
 
 async def commit_with_producer(

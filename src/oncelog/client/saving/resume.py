@@ -35,7 +35,7 @@ class Resumed:
 
 async def resume(brokers: "Brokers", saved: SavedProducer, wall_ms: int) -> Resumed:
     """Everything that must be known before the first record; nothing is written but fences."""
-    await check_place(brokers, saved)
+    await check_cluster_and_topics(brokers, saved)
     return await resume_partitions(brokers, saved.partitions, wall_ms)
 
 
@@ -45,7 +45,7 @@ async def unchanged(brokers: "Brokers", saved: SavedProducer) -> Resumed:
     try:
         check_metadata(brokers.metadata, saved)
     except BadSavedProducer:
-        await check_place(brokers, saved)
+        await check_cluster_and_topics(brokers, saved)
     partitions = saved.partitions
     for each in partitions.values():
         assert len(each.spans) == 1 and each.last.identity.expires_at_ms == NEVER, "leases are asked about"
@@ -80,14 +80,14 @@ async def _answers(brokers: "Brokers", asked: Ask, wanted: Mapping[Place, SavedP
     return await _from_log(brokers, wanted, any_generation=asked is Ask.LOG_OF_LEASE)
 
 
-async def check_place(brokers: "Brokers", saved: SavedProducer) -> None:
+async def check_cluster_and_topics(brokers: "Brokers", saved: SavedProducer) -> None:
     """This is the cluster, and these are the topics, that the producer was saved on."""
     may_create = brokers.settings.allow_auto_create_topics  # then naming one could, so all that there are are asked for
     check_metadata(await brokers.refresh(None if may_create else saved.topics), saved)
 
 
 def check_metadata(metadata: "Metadata", saved: SavedProducer) -> None:
-    """`check_place`, where metadata was asked for already."""
+    """`check_cluster_and_topics`, where metadata was asked for already."""
     saved.check_cluster(metadata.cluster_id or "")
     for name in saved.topics:
         topic = metadata.topics.get(name)

@@ -32,7 +32,7 @@ from oncelog.flow.simulation.duties import LIMITS, Duty
 from oncelog.flow.simulation.topics import NOBODYS, Files, Topics, Wire, wire_of
 from oncelog.records.build import build_batch
 from oncelog.slots import Place
-from oncelog.slots.messages import Answer, LookUp, NeedMetadata, Produce
+from oncelog.slots.messages import BatchAnswer, LookUp, NeedMetadata, Produce
 
 MOST_LIVES: Final = 12  # of one process, before it leaves the cell to others
 
@@ -270,7 +270,7 @@ class Engine:
             del self.wires[place]
         code, offset = self.world.append(self, wire)
         if is_answered:
-            self._then(self.cell.answered, request_id, [Answer(*place, code, offset)])
+            self._then(self.cell.answered, request_id, [BatchAnswer(*place, code, offset)])
         else:
             self._then(self.cell.lost, request_id)
 

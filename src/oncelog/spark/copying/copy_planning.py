@@ -7,7 +7,7 @@ from typing import Final, Self
 from oncelog.clock import wall_s
 from oncelog.spark.copying.cluster import CONSUMER, PRODUCER, Cluster, of_role
 from oncelog.spark.copying.job import CopyRefused, Job, Order
-from oncelog.spark.copying.lane import Claim, Side, Standing, Start
+from oncelog.spark.copying.lane import Claim, CopyRegister, Side, Start
 from oncelog.spark.copying.log import CopyLog, check_name, usual_name
 from oncelog.spark.copying.topics import Topic, Topics
 from oncelog.spark.retention import kept_ms, soon_gone
@@ -120,7 +120,7 @@ class Plan:
 
     # --- lanes
 
-    def standing(self, job: Job) -> Standing:
+    def standing(self, job: Job) -> CopyRegister:
         """How far every lane got; those without a claim are claimed now."""
         if self._destination.find(self._log.topic) is None:
             self._log.create()
@@ -136,7 +136,7 @@ class Plan:
         standing.taken()
         return standing
 
-    def read_again(self, standing: Standing) -> None:
+    def read_again(self, standing: CopyRegister) -> None:
         """Each round leaves a record for each lane, and a copy that follows goes on for ever."""
         self._log.read_on(standing)
         outlived = standing.outlived()
@@ -144,7 +144,7 @@ class Plan:
             self._remove(standing, outlived)
         standing.taken()  # tasks are told how lanes stand, and not of all that was written of them
 
-    def _remove(self, standing: Standing, outlived: list[bytes]) -> None:
+    def _remove(self, standing: CopyRegister, outlived: list[bytes]) -> None:
         if outlived:
             self._log.append(standing, [(key, None) for key in outlived])
 
@@ -162,7 +162,7 @@ class Plan:
 
     # --- what there is to copy
 
-    def orders(self, job: Job, standing: Standing) -> list[Order]:
+    def orders(self, job: Job, standing: CopyRegister) -> list[Order]:
         """Partitions that hold more than was copied, up to where no transaction is open, as that is now."""
         ends = self._source.stable_ends(job.source_topic, range(job.source_partitions))
         found = []
@@ -193,7 +193,7 @@ def _check(source: Topic, destination: Topic) -> None:
         )
 
 
-def _check_claims(job: Job, standing: Standing) -> None:
+def _check_claims(job: Job, standing: CopyRegister) -> None:
     for claim in standing.claims:
         _check_side(job, "SOURCE", claim.source, job.source_side)
         _check_side(job, "DEST", claim.destination, job.destination_side)

@@ -14,7 +14,7 @@ from oncelog.client.door import is_retriable
 from oncelog.clock import monotonic_s
 from oncelog.spark.copying.copy_planning import Plan, spec_of
 from oncelog.spark.copying.job import CopyFailed, CopyRefused, Job, Order, SparkGone, Task
-from oncelog.spark.copying.lane import Standing
+from oncelog.spark.copying.lane import CopyRegister
 from oncelog.spark.copying.tasks import Outcome, outcomes, shared_out
 from oncelog.spark.jobs import context_of
 
@@ -49,7 +49,7 @@ class Copying:
         self._spark = spark
         self._plan = plan
         self.job: Job = plan.job()
-        self.standing: Standing = plan.standing(self.job)
+        self.standing: CopyRegister = plan.standing(self.job)
         self.summary = Summary(partitions=self.job.source_partitions)
 
     def left(self) -> int:

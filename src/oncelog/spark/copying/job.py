@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from oncelog.spark.copying.cluster import Cluster
-from oncelog.spark.copying.lane import Side, Standing
+from oncelog.spark.copying.lane import CopyRegister, Side
 
 
 class CopyRefused(Exception):
@@ -55,7 +55,7 @@ class Order(NamedTuple):
 class Task:
     job: Job
     orders: tuple[Order, ...]
-    standing: Standing  # what the driver has read
+    standing: CopyRegister  # what the driver has read
 
 
 class Copied(NamedTuple):

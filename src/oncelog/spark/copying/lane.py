@@ -135,7 +135,7 @@ class Note(NamedTuple):
         return self.key.decode().rpartition("/")[2]
 
 
-class Standing(Register):
+class CopyRegister(Register):
     """The plan: claims exclude each other, and what lanes wrote down does not."""
 
     def __init__(self) -> None:

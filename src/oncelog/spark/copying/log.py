@@ -10,7 +10,7 @@ from zlib import crc32
 from oncelog.client.door import RegisterKind, TopicKeeper, cool, topic_keeper, warm
 from oncelog.spark.copying.cluster import Cluster
 from oncelog.spark.copying.job import CopyRefused
-from oncelog.spark.copying.lane import Standing
+from oncelog.spark.copying.lane import CopyRegister
 from oncelog.spark.register_names import most_letters, unfit_name
 
 PREFIX: Final = "oncelog.copy."
@@ -45,8 +45,8 @@ class CopyLog:
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.topic = PREFIX + name
         self._client = warm(cluster.reading)
-        self._keeper: TopicKeeper[Standing] = topic_keeper(
-            self._client.brokers, self.topic, KIND, Standing, PATIENCE_MS
+        self._keeper: TopicKeeper[CopyRegister] = topic_keeper(
+            self._client.brokers, self.topic, KIND, CopyRegister, PATIENCE_MS
         )
 
     def __enter__(self) -> Self:
@@ -61,12 +61,12 @@ class CopyLog:
     def check_config(self) -> None:
         self._client.thread.run(self._keeper.check_config())
 
-    def read(self) -> Standing:
+    def read(self) -> CopyRegister:
         return self._client.thread.run(self._keeper.read())
 
-    def read_on(self, standing: Standing) -> None:
+    def read_on(self, standing: CopyRegister) -> None:
         self._client.thread.run(self._keeper.read_to_end(standing))
 
-    def append(self, standing: Standing, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+    def append(self, standing: CopyRegister, records: Iterable[tuple[bytes, bytes | None]]) -> None:
         """They are stored when this returns, and `standing` holds all that stands before them."""
         self._client.thread.run(self._keeper.append(standing, records))

@@ -19,7 +19,7 @@ from oncelog.records.passing_columns import Passing, pass_on
 from oncelog.slots import Identity, Span
 from oncelog.slots.chain import SavedPartition
 from oncelog.spark.copying.job import Copied, CopyRefused, Job, Order, Task
-from oncelog.spark.copying.lane import Lane, Standing
+from oncelog.spark.copying.lane import CopyRegister, Lane
 from oncelog.spark.copying.lane_resuming import Resumed, check_written, resume
 from oncelog.spark.copying.log import CopyLog
 from oncelog.spark.sink.milestones import ACKNOWLEDGED, BEGUN, FIRST_SEND, RESUMED, RETURNING, SENT, STATE_READ, reached
@@ -65,7 +65,7 @@ def run(task: Task, attempt: str) -> list[Copied]:
         return copied
 
 
-def _lane(standing: Standing, order: Order) -> Lane:
+def _lane(standing: CopyRegister, order: Order) -> Lane:
     lane = standing.lanes.get(order.partition)
     if lane is None:
         raise CopyRefused(f"nobody has claimed partition {order.partition}: the copy's topic was deleted meanwhile")
@@ -104,7 +104,7 @@ class Notes:
     """Lanes' records, written under the name of this attempt. Each has a key of its own, and removes the one before:
     who removes a record knows what it says, and never takes a younger one along."""
 
-    def __init__(self, log: CopyLog, standing: Standing, attempt: str) -> None:
+    def __init__(self, log: CopyLog, standing: CopyRegister, attempt: str) -> None:
         self._log = log
         self._standing = standing
         self._attempt = attempt

@@ -13,7 +13,7 @@ from oncelog.spark.sealed.tasks import send_lane
 from oncelog.spark.sink.deciding import Doing, decide
 from oncelog.spark.sink.driver import commit_batch
 from oncelog.spark.sink.option_checking import lane_properties
-from oncelog.spark.sink.sink_register import Standing
+from oncelog.spark.sink.sink_register import SinkRegister
 from oncelog.spark.sink.warm_worker import cluster
 
 
@@ -27,7 +27,7 @@ class SparkLanes:
     def is_saved(self, batch: int) -> bool:
         connected = cluster(lane_properties(self._options))
         log = connected.log(self._owner.sink)
-        standing = connected.run(log.read()) if connected.run(log.exists()) else Standing()
+        standing = connected.run(log.read()) if connected.run(log.exists()) else SinkRegister()
         doing = decide(standing, self._owner.sink, self._owner.query, batch, self._options.first_batch)
         return doing is Doing.VERIFY
 

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from oncelog.spark.options import SinkOptions, sink_options
 from oncelog.spark.sealed import milestones
 from oncelog.spark.sealed.manifest import Manifest, SealedError, SealedFile
-from oncelog.spark.sink.lane import LaneMessage, LanePlace
+from oncelog.spark.sink.lane import LaneMessage, LaneTask
 from oncelog.spark.sink.milestones import reached
 from oncelog.spark.sink.written import Written, attempt, lanes_of
 
@@ -103,7 +103,7 @@ def send_lane(
 ) -> LaneMessage:
     from oncelog.spark.sink.lane_writer import write_lane
 
-    message = write_lane(options, LanePlace(manifest.query, manifest.batch, lane, attempt), batches)
+    message = write_lane(options, LaneTask(manifest.query, manifest.batch, lane, attempt), batches)
     rows = manifest.files[lane].rows if manifest.files else 0
     if message.rows != rows:
         # A worker whose JVM is gone may see its input end early, as if that were all.

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import sink_options
 from oncelog.spark.sink.columns import check_columns
-from oncelog.spark.sink.lane import LanePlace
+from oncelog.spark.sink.lane import LaneTask
 from oncelog.spark.sink.option_checking import check_options
 from oncelog.spark.sink.written import Written, attempt, lanes_of
 
@@ -48,7 +48,7 @@ class BatchWriter(DataSourceArrowWriter):
             return attempt(lambda: write_plain(self._options, iterator), iterator)
         context = TaskContext.get()
         assert context is not None, "Spark writes in tasks"
-        place = LanePlace(query_of(self._options.job_id), BATCH, context.partitionId(), context.attemptNumber())
+        place = LaneTask(query_of(self._options.job_id), BATCH, context.partitionId(), context.attemptNumber())
         return attempt(lambda: write_lane(self._options, place, iterator), iterator)
 
     def commit(self, messages: list[Any]) -> None:

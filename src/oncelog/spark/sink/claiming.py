@@ -20,20 +20,25 @@ from oncelog.spark.sink.lane import (
     Content,
     Json,
     LaneClaim,
-    LanePlace,
+    LaneTask,
     Mark,
     SinkClaim,
     encode,
     key_of,
 )
-from oncelog.spark.sink.sink_register import Standing, batch_of, fact_about
+from oncelog.spark.sink.sink_register import SinkRegister, batch_of, fact_about
 from oncelog.spark.sink.state_topic import StateTopic
 
 T = TypeVar("T")
 
 
 async def announce(
-    topic: StateTopic, standing: Standing, kind: str, content: Content, *named: object, removes: Iterable[bytes] = ()
+    topic: StateTopic,
+    standing: SinkRegister,
+    kind: str,
+    content: Content,
+    *named: object,
+    removes: Iterable[bytes] = (),
 ) -> Outcome:
     """Append it, and read on up to it: what came of it. `named`: by what its key tells it from others, beside the
     nonce."""
@@ -48,7 +53,7 @@ async def announce(
 class Claims:
     """One task's. What is claimed is answered with whether nobody had sent anything under it before."""
 
-    def __init__(self, topic: StateTopic, standing: Standing, destination: Destination, place: LanePlace) -> None:
+    def __init__(self, topic: StateTopic, standing: SinkRegister, destination: Destination, place: LaneTask) -> None:
         self._topic = topic
         self._standing = standing
         self._destination = destination

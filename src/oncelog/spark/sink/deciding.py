@@ -10,7 +10,7 @@ from enum import Enum
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import LaneMessage, SinkState, topic_of
-from oncelog.spark.sink.sink_register import Standing
+from oncelog.spark.sink.sink_register import SinkRegister
 
 
 class Doing(Enum):
@@ -20,7 +20,7 @@ class Doing(Enum):
 
 
 def decide(
-    standing: Standing,
+    standing: SinkRegister,
     sink: str,
     query: str,
     batch: int,
@@ -54,7 +54,7 @@ def decide(
     raise SinkRefused(_out_of_step(sink, batch, standing.state.batch))
 
 
-def is_one_ahead(standing: Standing, query: str, batch: int) -> bool:
+def is_one_ahead(standing: SinkRegister, query: str, batch: int) -> bool:
     """Of what this query's own transactions have written, as far as that shows."""
     owner, due = standing.owner, standing.next_batch
     return owner is not None and owner.in_transactions and owner.query == query and due is not None and batch == due + 1
@@ -124,7 +124,7 @@ def check_same(saved: SinkState, messages: list[LaneMessage]) -> None:
             raise SinkRefused(other_rows(sink, batch, message.lane, found))
 
 
-def check_claimed(standing: Standing, sink: str, batch: int, messages: list[LaneMessage]) -> None:
+def check_claimed(standing: SinkRegister, sink: str, batch: int, messages: list[LaneMessage]) -> None:
     """Every lane wrote as what it was claimed as. No reader of a whole log gets here with anything else."""
     for message in messages:
         known = standing.lane(message.lane)

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import sink_options
 from oncelog.spark.sink.columns import check_columns
-from oncelog.spark.sink.lane import LanePlace
+from oncelog.spark.sink.lane import LaneTask
 from oncelog.spark.sink.option_checking import check_options
 from oncelog.spark.sink.written import Written, attempt, lanes_of
 from oncelog.spark.worker import keep_imports
@@ -64,7 +64,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             abort_transaction(self._options, [each.lane for each in messages if each is not None])
 
 
-def place_of_task() -> LanePlace:
+def place_of_task() -> LaneTask:
     context = TaskContext.get()
     batch = None if context is None else context.getLocalProperty(BATCH)
     query = None if context is None else context.getLocalProperty(QUERY)
@@ -72,4 +72,4 @@ def place_of_task() -> LanePlace:
         raise BadOption(
             "no task of a streaming query runs here: the format `oncelog` writes in Spark's micro-batches only"
         )
-    return LanePlace(query, int(batch), context.partitionId(), context.attemptNumber())
+    return LaneTask(query, int(batch), context.partitionId(), context.attemptNumber())

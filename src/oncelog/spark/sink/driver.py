@@ -23,7 +23,7 @@ from oncelog.spark.sink.lane import STATE, LaneMessage, SinkState
 from oncelog.spark.sink.milestones import reached
 from oncelog.spark.sink.next_state import following
 from oncelog.spark.sink.option_checking import lane_properties
-from oncelog.spark.sink.sink_register import Standing
+from oncelog.spark.sink.sink_register import SinkRegister
 from oncelog.spark.sink.state_topic import StateTopic
 from oncelog.spark.sink.warm_worker import Cluster, cluster, read_on
 
@@ -31,8 +31,9 @@ _log: Final = logging.getLogger("oncelog.spark")
 _warned: Final[set[str]] = set()
 
 NO_MESSAGE = (
-    "a task of batch {batch} has told nothing: its rows may not be written. Continuous and real-time triggers end that "
-    "way, as Spark never calls a Python sink for them; use trigger(processingTime=...) or trigger(availableNow=True)"
+    "a task of batch {batch} ended without reporting to the driver, so it is not known whether its rows were written; "
+    "the batch is not committed. Continuous and real-time triggers always end this way, because Spark never calls a "
+    "Python sink for them: use trigger(processingTime=...) or trigger(availableNow=True)"
 )
 
 
@@ -45,7 +46,7 @@ def commit_batch(
     reached(milestones.COMMITTING, sink=sink, batch=batch)
     connected = connected or cluster(lane_properties(options))
     try:
-        standing = read_on(connected, sink, batch=batch, back=1) or Standing()
+        standing = read_on(connected, sink, batch=batch, back=1) or SinkRegister()
         committing = _Committing(connected.log(sink), connected.destination, standing, lanes, batch)
         connected.run(committing.commit(query, options))
         warn_of_old(connected, lanes)
@@ -86,7 +87,7 @@ def checked_messages(messages: Sequence[LaneMessage | None], batch: int) -> list
 
 class _Committing:
     def __init__(
-        self, topic: StateTopic, destination: Destination, standing: Standing, lanes: list[LaneMessage], batch: int
+        self, topic: StateTopic, destination: Destination, standing: SinkRegister, lanes: list[LaneMessage], batch: int
     ) -> None:
         self._topic = topic
         self._destination = destination

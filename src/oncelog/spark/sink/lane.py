@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class LanePlace:
+class LaneTask:
     """Which task this is. `attempt` tells attempts of one task apart in messages; it decides nothing."""
 
     query: str

@@ -26,14 +26,14 @@ from oncelog.spark.sink.deciding import Doing, cannot_begin, cannot_go_on, decid
 from oncelog.spark.sink.destination import LAG_S
 from oncelog.spark.sink.errors import MayPass, SinkRefused, refused
 from oncelog.spark.sink.hashing import RowHash
-from oncelog.spark.sink.lane import Json, LaneMessage, LanePlace, SinkState
+from oncelog.spark.sink.lane import Json, LaneMessage, LaneTask, SinkState
 from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.milestones import reached
 from oncelog.spark.sink.option_checking import lane_properties
 from oncelog.spark.sink.replay_comparing import Kept
 from oncelog.spark.sink.rows import Portion, chosen, columns_of, named_partitions, oldest_ms, portions
 from oncelog.spark.sink.saved_lanes import together
-from oncelog.spark.sink.sink_register import Standing
+from oncelog.spark.sink.sink_register import SinkRegister
 from oncelog.spark.sink.under_way import in_lane
 from oncelog.spark.sink.warm_worker import Cluster, cluster, read_on
 
@@ -43,7 +43,7 @@ _GIVEN_UP: Final = (KafkaError._MSG_TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART,
 
 def write_lane(
     options: SinkOptions,
-    place: LanePlace,
+    place: LaneTask,
     iterator: Iterable[pa.RecordBatch],
     kind: "type[LaneWriter] | None" = None,
 ) -> LaneMessage:
@@ -61,7 +61,7 @@ def sink_name(options: SinkOptions, query: str) -> str:
 class LaneWriter:
     """One task's writing, for those who bring their rows themselves: `write` again and again, then `finish`."""
 
-    def __init__(self, options: SinkOptions, place: LanePlace, connected: Cluster | None = None) -> None:
+    def __init__(self, options: SinkOptions, place: LaneTask, connected: Cluster | None = None) -> None:
         self._options = options
         self._place = place
         self.sink = sink_name(options, place.query)
@@ -74,7 +74,7 @@ class LaneWriter:
         self._reached(milestones.BEGUN)
         self._connected: Cluster = connected or cluster(lane_properties(options))
         self._topic = self._connected.log(self.sink)
-        self._standing = Standing()
+        self._standing = SinkRegister()
         try:
             with self._in_words():
                 self._doing = self._begin()
@@ -165,7 +165,7 @@ class LaneWriter:
             doing = self._decide()
         return doing
 
-    def _read(self) -> Standing | None:
+    def _read(self) -> SinkRegister | None:
         return read_on(self._connected, self.sink, batch=self._place.batch)
 
     def _decide(self) -> Doing:
@@ -224,7 +224,10 @@ class LaneWriter:
         number = self._place.lane
         saved = self._standing.beginning(number)
         if saved is None:
-            raise SinkRefused(f"sink {self.sink!r}: lane {number} has marked a batch, and was claimed by nobody")
+            raise SinkRefused(
+                f"sink {self.sink!r}: lane {number} has a mark but no claim in its state topic, so records of it "
+                "are missing. Nothing was written; begin with a new checkpoint, sink.name and output topic"
+            )
         producer = self._producer = self._connected.producer(saved)
         producer.start(saved, is_fresh=is_fresh)
         for claim in self._standing.further_topics(number):

@@ -10,7 +10,7 @@ from oncelog.slots import Place
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.lane import LaneMessage, LaneState, SinkState
 from oncelog.spark.sink.saved_lanes import grown, together
-from oncelog.spark.sink.sink_register import Standing
+from oncelog.spark.sink.sink_register import SinkRegister
 from oncelog.spark.sink.state_topic import StateTopic
 
 # A lane that has no rows for this many batches is forgotten, and takes a new identity when it comes back.
@@ -18,7 +18,7 @@ MOST_IDLE_BATCHES: Final = 100
 
 
 async def following(
-    topic: StateTopic, destination: Destination, standing: Standing, messages: list[LaneMessage], batch: int
+    topic: StateTopic, destination: Destination, standing: SinkRegister, messages: list[LaneMessage], batch: int
 ) -> SinkState:
     assert standing.owner is not None
     lanes, counts = await _grown(topic, destination, _lanes(standing, messages))
@@ -34,7 +34,7 @@ async def following(
     )
 
 
-def _lanes(standing: Standing, messages: list[LaneMessage]) -> dict[int, LaneState]:
+def _lanes(standing: SinkRegister, messages: list[LaneMessage]) -> dict[int, LaneState]:
     lanes: dict[int, LaneState] = {}
     for number, known in standing.state.lanes.items() if standing.state is not None else ():
         if known.idle_batches < MOST_IDLE_BATCHES:

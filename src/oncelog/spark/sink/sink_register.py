@@ -42,7 +42,7 @@ from oncelog.spark.sink.saved_lanes import moved
 WHOLE: Final[Subject] = (STATE,)  # what a state decides: how its batch ended
 
 
-class Standing(Register):
+class SinkRegister(Register):
     def __init__(self, next_offset: int = 0) -> None:
         super().__init__(next_offset)
         self.owner: SinkClaim | None = None

@@ -8,9 +8,9 @@ from typing import Final
 from oncelog.client.door import Brokers, RegisterKind, TopicKeeper, topic_keeper
 from oncelog.spark.sink.errors import MayPass, SinkRefused
 from oncelog.spark.sink.lane import topic_of
-from oncelog.spark.sink.sink_register import Standing
+from oncelog.spark.sink.sink_register import SinkRegister
 
-StateTopic = TopicKeeper[Standing]
+StateTopic = TopicKeeper[SinkRegister]
 
 KIND: Final = RegisterKind(
     what="the sink's state",
@@ -27,4 +27,4 @@ KIND: Final = RegisterKind(
 
 
 def state_topic(brokers: Brokers, sink: str, patience_ms: int) -> StateTopic:
-    return topic_keeper(brokers, topic_of(sink), KIND, Standing, patience_ms)
+    return topic_keeper(brokers, topic_of(sink), KIND, SinkRegister, patience_ms)

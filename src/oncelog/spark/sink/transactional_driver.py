@@ -16,7 +16,7 @@ from oncelog.spark.sink.lane import STATE, LaneMessage, SinkState, encode, key_o
 from oncelog.spark.sink.milestones import reached
 from oncelog.spark.sink.option_checking import lane_properties, transaction_timeout_ms
 from oncelog.spark.sink.saved_lanes import identity_of
-from oncelog.spark.sink.sink_register import Standing
+from oncelog.spark.sink.sink_register import SinkRegister
 from oncelog.spark.sink.transactional_lane import ENDED
 from oncelog.spark.sink.warm_worker import Cluster, cluster, read_on
 
@@ -46,7 +46,7 @@ def _commit(options: SinkOptions, connected: Cluster, lanes: Sequence[LaneMessag
     name = _transaction_of(lanes)
     if name is None:  # a batch without rows: one who had written some may have been about to commit them
         name = connected.begin(topic_of(sink), transaction_timeout_ms(options))
-    standing = read_on(connected, sink, batch=batch, back=1, to_end=True) or Standing()
+    standing = read_on(connected, sink, batch=batch, back=1, to_end=True) or SinkRegister()
     doing = decide(standing, sink, lanes[0].query, batch, options.first_batch, in_transactions=True)
     if doing is Doing.BEGIN or standing.owner is None:
         raise SinkRefused(f"the state of sink {sink!r} was lost while batch {batch} was written")

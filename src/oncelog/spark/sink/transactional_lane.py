@@ -21,7 +21,7 @@ from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.lane_writer import LaneWriter
 from oncelog.spark.sink.option_checking import transaction_timeout_ms
 from oncelog.spark.sink.rows import Portion
-from oncelog.spark.sink.sink_register import Standing
+from oncelog.spark.sink.sink_register import SinkRegister
 from oncelog.spark.sink.warm_worker import read_on
 
 # The transaction is not what it was: another attempt began one, or its time was over.
@@ -52,14 +52,14 @@ class TransactionalLane(LaneWriter):
         if self._doing is Doing.WRITE:  # else it is written, and this run of it is for the query's state alone
             super().write(batch)
 
-    def _read(self) -> Standing | None:
+    def _read(self) -> SinkRegister | None:
         """What the driver has committed may show a moment later. Beginning a transaction waits for that, too."""
         place, standing = self._place, super()._read()
         if standing is not None and place.lane == 0 and is_one_ahead(standing, place.query, place.batch):
             return self._fence()
         return standing
 
-    def _fence(self) -> Standing | None:
+    def _fence(self) -> SinkRegister | None:
         """What another one had committed when it was fenced is seen only now."""
         self._transaction = self._connected.begin(topic_of(self.sink), transaction_timeout_ms(self._options))
         return read_on(self._connected, self.sink, batch=self._place.batch, to_end=True)

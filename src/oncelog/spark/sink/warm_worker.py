@@ -21,7 +21,7 @@ from oncelog.client.door import (
     producer_settings,
 )
 from oncelog.spark.sink.destination import Destination
-from oncelog.spark.sink.sink_register import Standing
+from oncelog.spark.sink.sink_register import SinkRegister
 from oncelog.spark.sink.state_topic import StateTopic, state_topic
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Cluster:
             raise
         self._lock = threading.Lock()
         self._idle: list[LaneProducer] = []
-        self._standings: OrderedDict[str, Standing] = OrderedDict()
+        self._standings: OrderedDict[str, SinkRegister] = OrderedDict()
         self.destination = Destination(self._brokers, settings)
         weakref.finalize(self, _close, self._thread, self._brokers, self._idle).atexit = False
 
@@ -94,11 +94,11 @@ class Cluster:
 
     # --- sinks
 
-    def standing(self, sink: str) -> Standing | None:
+    def standing(self, sink: str) -> SinkRegister | None:
         """What was read of the sink's topic before, to be read on from."""
         return self._standings.get(sink)
 
-    def remember(self, sink: str, standing: Standing) -> None:
+    def remember(self, sink: str, standing: SinkRegister) -> None:
         with self._lock:
             self._standings[sink] = standing
             self._standings.move_to_end(sink)
@@ -112,7 +112,7 @@ class Cluster:
 
 def read_on(
     connected: Cluster, sink: str, *, batch: int | None = None, back: int = 0, to_end: bool = False
-) -> Standing | None:
+) -> SinkRegister | None:
     """What stands in the sink's topic now; None where there is no such topic. `batch`: the one that is to be run.
     `to_end`: for a caller that appends nothing before it believes it."""
     topic, known = connected.log(sink), connected.standing(sink)
