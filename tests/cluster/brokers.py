@@ -11,12 +11,12 @@ from oncelog.clock import Now, SystemClock
 from oncelog.cluster.cluster_broker import ClusterBroker
 from oncelog.cluster.documents import TOPICS, TopicDocument, decode_topic
 from oncelog.cluster.tree import Change
-from oncelog.cluster.tree_memory import MemorySession, MemoryTree
 from oncelog.cluster.tree_nodes import Writes
 from oncelog.replication.leadership import Leadership
 from oncelog.server.errors import ErrorCode
 from oncelog.server.settings_reading import read_settings
 from oncelog.server.topic import Topic
+from tests.cluster.tree_memory import MemorySession, MemoryTree
 from tests.raw import RawConnection
 
 PATIENCE_S = 20

@@ -9,8 +9,8 @@ from oncelog.cluster import FileCluster
 from oncelog.cluster.documents import CONFIG
 from oncelog.cluster.tree import ABSENT, Put
 from oncelog.cluster.tree_cluster import TreeCluster
-from oncelog.cluster.tree_memory import MemoryTree
 from oncelog.log.disk import RealDisk
+from tests.cluster.tree_memory import MemoryTree
 
 LIFETIME_MS = 86_400_000
 

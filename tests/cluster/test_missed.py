@@ -9,9 +9,9 @@ from oncelog.clock import ManualClock
 from oncelog.cluster import FileCluster, tree_cluster
 from oncelog.cluster.documents import NodeDocument
 from oncelog.cluster.tree_cluster import LISTED_MS, TreeCluster
-from oncelog.cluster.tree_memory import MemorySession, MemoryTree
 from oncelog.log.disk import RealDisk
 from oncelog.server.ports import Member
+from tests.cluster.tree_memory import MemorySession, MemoryTree
 
 LIFETIME_MS = 86_400_000
 

@@ -10,9 +10,9 @@ from oncelog.cluster.cluster_topics import ClusterTopics
 from oncelog.cluster.file import UnfitFolder
 from oncelog.cluster.seen_documents import SeenDocuments
 from oncelog.cluster.tree import ABSENT, Put
-from oncelog.cluster.tree_memory import MemoryTree
 from oncelog.security.acls import Acls
 from oncelog.security.documents import Document, Kind
+from tests.cluster.tree_memory import MemoryTree
 
 
 class Shown:

@@ -10,9 +10,9 @@ from oncelog.cluster.cluster_topics import ClusterTopics
 from oncelog.cluster.seen_documents import SeenDocuments
 from oncelog.cluster.stored_documents import change_in_tree
 from oncelog.cluster.tree import Outdated
-from oncelog.cluster.tree_memory import MemorySession, MemoryTree
 from oncelog.security import documents
 from oncelog.security.documents import Document, Kind
+from tests.cluster.tree_memory import MemorySession, MemoryTree
 
 
 async def begun() -> tuple[MemoryTree, MemorySession]:

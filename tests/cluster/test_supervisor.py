@@ -9,9 +9,9 @@ import pytest
 from oncelog.cluster.file import UnfitFolder
 from oncelog.cluster.supervisor import SUSPECTED_MS
 from oncelog.cluster.tree import Change, Outdated, Put, Unsure
-from oncelog.cluster.tree_memory import Doubt
 from oncelog.server.errors import ErrorCode
 from tests.cluster.brokers import Brokers
+from tests.cluster.tree_memory import Doubt
 from tests.raw import batch
 
 ALL = (1, 2, 3)

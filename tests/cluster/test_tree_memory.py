@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.clock import ManualClock
 from oncelog.cluster.tree import ABSENT, SESSION_TIMEOUT_MS, Node, Outdated, Put, PutEphemeral, Unsure
-from oncelog.cluster.tree_memory import Doubt, MemorySession, MemoryTree
+from tests.cluster.tree_memory import Doubt, MemorySession, MemoryTree
 from tests.cluster.trees import Told
 
 A, B, LIVE = "/topics/a", "/topics/b", "/live/1"

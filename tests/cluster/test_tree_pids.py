@@ -8,10 +8,10 @@ import pytest
 
 from oncelog.clock import ManualClock
 from oncelog.cluster.tree import ABSENT, Put
-from oncelog.cluster.tree_memory import Doubt, MemorySession, MemoryTree
 from oncelog.cluster.tree_pids import TreePids
 from oncelog.producers.leases import GrantHistory
 from oncelog.server.ports import ClusterStorageError, PidKind
+from tests.cluster.tree_memory import Doubt, MemorySession, MemoryTree
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000

@@ -8,8 +8,8 @@ from oncelog.clock import ManualClock
 from oncelog.cluster import FileCluster, UnfitFolder
 from oncelog.cluster.folder_checking import check_folder
 from oncelog.cluster.tree_cluster import TreeCluster
-from oncelog.cluster.tree_memory import MemoryTree
 from oncelog.log.disk import RealDisk
+from tests.cluster.tree_memory import MemoryTree
 
 LIFETIME_MS = 86_400_000
 

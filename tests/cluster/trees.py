@@ -11,11 +11,11 @@ from typing import Protocol
 from oncelog.chaos.life import free_ports
 from oncelog.clock import BoottimeClock, Clock, ManualClock
 from oncelog.cluster.tree import SESSION_TIMEOUT_MS, Change, PutEphemeral, Tree
-from oncelog.cluster.tree_memory import Doubt, MemorySession, MemoryTree
 from oncelog.cluster.tree_server import TreeServer
 from oncelog.cluster.tree_socket import SocketTree
 from oncelog.cluster.tree_store import TreeStore
 from oncelog.cluster.tree_zookeeper import ZooKeeperTree
+from tests.cluster.tree_memory import Doubt, MemorySession, MemoryTree
 from tests.cluster.zookeeper import ZooKeeper, running_zookeeper
 from tests.log.memory_disk import MemoryDisk
 

@@ -16,10 +16,10 @@ from oncelog.metrics.http import CONTENT_TYPE, MAX_HEAD_BYTES, MAX_OPEN, MAX_SCR
 from oncelog.metrics.text import labels
 from oncelog.records.header import check_produced
 from oncelog.server.exposition import FAMILIES, Seen, exposition
-from oncelog.server.metrics_page import labels_of, page
 from oncelog.server.turns import Turns
 from tests.raw import batch
 from tests.server.admin_support import CLOCK, Admin
+from tests.server.metrics_page import labels_of, page
 
 SAMPLE = re.compile(
     r"(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)"
@@ -208,7 +208,7 @@ def test_counters_end_in_total_and_gauges_do_not() -> None:
 
 def test_the_page_of_metrics_is_current_and_names_the_labels(broker: Any) -> None:
     written = Path(__file__).parents[2] / "docs" / "metrics.md"
-    assert written.read_text() == page(), "run: python -m oncelog.server.metrics_page > docs/metrics.md"
+    assert written.read_text() == page(), "run: python -m tests.server.metrics_page > docs/metrics.md"
     topic = broker.topics.create("orders", 1, {}, CLOCK.now())
     topic.partitions[0].log.producers.duplicates = 1
     broker.groups.groups = {"g": SimpleNamespace(members=[])}

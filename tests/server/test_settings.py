@@ -6,10 +6,10 @@ import pytest
 
 import oncelog
 from oncelog.server.settings import SETTINGS, Settings
-from oncelog.server.settings_page import page
 from oncelog.server.settings_reading import ALIASES, read_settings
 from oncelog.server.topic_configs import TOPIC_CONFIGS
 from oncelog.settings import Kind, SettingsError, text_of
+from tests.server.settings_page import page
 
 HOUR_MS = 3_600_000
 CLUSTER, OF_TWO = "oncelog.cluster=zk://zoo:2181", "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT"
@@ -261,4 +261,4 @@ def test_a_server_that_stands_alone_keeps_one_copy() -> None:
 
 def test_the_page_of_settings_is_current() -> None:
     written = Path(__file__).parents[2] / "docs" / "settings.md"
-    assert written.read_text() == page(), "run: python -m oncelog.server.settings_page > docs/settings.md"
+    assert written.read_text() == page(), "run: python -m tests.server.settings_page > docs/settings.md"

@@ -7,7 +7,7 @@ import pytest
 
 from oncelog.settings import INT_MAX, LONG_MAX, Kind, Setting, SettingsError, Unfit, Why, nearest, text_of
 from oncelog.settings.declaring import callback, choice, declared, integer, long, text
-from oncelog.settings.page import DEFAULT, DOC, NAME, TAKES, table
+from tests.settings.page import DEFAULT, DOC, NAME, TAKES, table
 
 
 def setting(kind: Kind, **more: Any) -> Setting:

@@ -3,8 +3,8 @@
     /nodes/N  /topics/T  /pids/{leased,kafka}  /gone/ID  /config
     /live/N                                                        of a session, and gone with it
 
-A path is `/NAME` or `/FOLDER/NAME`; the folders are there from the beginning, and are no nodes. `tree_memory.py` keeps
-a tree in one process, `tree_socket.py` asks the one that serves it to a machine, and `tree_zookeeper.py` ZooKeeper.
+A path is `/NAME` or `/FOLDER/NAME`; the folders are there from the beginning, and are no nodes. `tree_socket.py`
+asks the process that serves a tree to its machine, and `tree_zookeeper.py` ZooKeeper; tests have one in memory.
 
 A session is what says that a broker lives: it is over when the tree has not heard of it for its timeout. The broker may
 learn of that late, and must never rest its safety on it: `sure_until_ms` is what it can know by itself.

@@ -8,11 +8,11 @@ import pytest
 
 from oncelog.client.errors import KafkaException
 from oncelog.client.properties import admin_settings, consumer_settings, producer_settings
-from oncelog.client.properties.page import page
 from oncelog.client.properties.refused import ONLY_IN_C, REFUSED
 from oncelog.client.properties.table import ALIASES, PROPERTIES
 from oncelog.settings import Kind, Setting
 from tests.client.properties.real import RealProperty, real_properties, real_refusal
+from tests.client.properties_page import page
 
 READERS = {"producer": producer_settings, "consumer": consumer_settings, "admin": admin_settings}
 BASE = {"bootstrap.servers": "127.0.0.1:1"}
@@ -314,4 +314,4 @@ def _without_blanks(refusal: Refusal) -> Refusal:
 
 def test_the_page_says_what_the_code_does() -> None:
     written = Path(__file__).parents[3] / "docs" / "client-settings.md"
-    assert written.read_text() == page(), "run: python -m oncelog.client.properties.page > docs/client-settings.md"
+    assert written.read_text() == page(), "run: python -m tests.client.properties_page > docs/client-settings.md"

@@ -10,8 +10,8 @@ import pytest
 from oncelog.spark.option import BadOption
 from oncelog.spark.option_table import SOURCE, TARGET
 from oncelog.spark.options import SinkOptions, SourceOptions, check_source_options, sink_options, source_options
-from oncelog.spark.options_page import page
 from oncelog.spark.source.bounds import EARLIEST, FROM_EARLIEST, FROM_LATEST, LATEST, Offsets, Time, Times
+from tests.spark.options_page import page
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 READ_T = SERVERS | {"subscribe": "t"}
@@ -296,7 +296,7 @@ def test_a_value_that_stands_nowhere_is_refused_by_its_reference(value: str) -> 
 
 def test_the_page_of_options_is_current() -> None:
     written = Path(__file__).parents[3] / "docs" / "spark-options.md"
-    assert written.read_text() == page(), "run: python -m oncelog.spark.options_page > docs/spark-options.md"
+    assert written.read_text() == page(), "run: python -m tests.spark.options_page > docs/spark-options.md"
 
 
 def test_every_option_has_a_place_where_its_value_goes() -> None:

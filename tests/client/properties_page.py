@@ -1,4 +1,4 @@
-"""docs/client-settings.md, made from the code: `python -m oncelog.client.properties.page > docs/client-settings.md`."""
+"""docs/client-settings.md, made from the code: `python -m tests.client.properties_page > docs/client-settings.md`."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -8,11 +8,11 @@ from oncelog.client.properties.roles import CONSUMER, PRODUCER
 from oncelog.client.properties.table import HONOURED
 from oncelog.client.properties.without_effect import WITHOUT_EFFECT
 from oncelog.settings import Setting
-from oncelog.settings.page import DEFAULT, DOC, NAME, TAKES, names, table
+from tests.settings.page import DEFAULT, DOC, NAME, TAKES, names, table
 
 INTRODUCTION = """# Settings of the clients
 
-Made from the code by `python -m oncelog.client.properties.page`; a test holds it to the code.
+Made from the code by `python -m tests.client.properties_page`; a test holds it to the code.
 
 `Producer`, `Consumer` and `Admin` take a mapping of librdkafka's properties, by their names or their other names, with
 texts, numbers or booleans as values. Ranges, defaults and what is said about a value that cannot be meant are

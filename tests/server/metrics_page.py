@@ -1,4 +1,4 @@
-"""docs/metrics.md, made from the code: `python -m oncelog.server.metrics_page > docs/metrics.md`."""
+"""docs/metrics.md, made from the code: `python -m tests.server.metrics_page > docs/metrics.md`."""
 
 import sys
 
@@ -6,7 +6,7 @@ from oncelog.server.exposition import FAMILIES
 
 INTRODUCTION = """# Metrics
 
-Made from the code by `python -m oncelog.server.metrics_page`; a test holds it to the code.
+Made from the code by `python -m tests.server.metrics_page`; a test holds it to the code.
 
 `oncelog serve --metrics 127.0.0.1:9308`, or `oncelog.metrics.listener`, serves Prometheus text at `/metrics` on a
 port of its own; it is off by default. Names that begin with `kafka_` are those of kafka_exporter, so that its

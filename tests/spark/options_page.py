@@ -1,11 +1,10 @@
-"""docs/spark-options.md, made from the table: `python -m oncelog.spark.options_page > docs/spark-options.md`."""
+"""docs/spark-options.md, made from the table: `python -m tests.spark.options_page > docs/spark-options.md`."""
 
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from oncelog.settings import Setting
-from oncelog.settings.page import DEFAULT, DOC, NAME, TAKES, names, table
 from oncelog.spark.kafka_properties import (
     NOT_HONOURED,
     RENAMED,
@@ -14,10 +13,11 @@ from oncelog.spark.kafka_properties import (
     WITHOUT_EFFECT,
 )
 from oncelog.spark.option_table import SOURCE, TARGET
+from tests.settings.page import DEFAULT, DOC, NAME, TAKES, names, table
 
 INTRODUCTION: Final = """# Options of the format `oncelog` in Spark
 
-Made from the code by `python -m oncelog.spark.options_page`; a test holds it to the code.
+Made from the code by `python -m tests.spark.options_page`; a test holds it to the code.
 
 Names, defaults and meanings are those of Spark's own Kafka source and sink where these have the option; ours have dots
 and are lower-case. Names are read without their case. An unknown option is refused, and the refusal names the nearest

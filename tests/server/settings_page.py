@@ -1,4 +1,4 @@
-"""docs/settings.md, made from the code: `python -m oncelog.server.settings_page > docs/settings.md`."""
+"""docs/settings.md, made from the code: `python -m tests.server.settings_page > docs/settings.md`."""
 
 import sys
 from collections.abc import Iterator
@@ -7,11 +7,11 @@ from oncelog.server.settings import SETTINGS
 from oncelog.server.settings_reading import NOT_HERE
 from oncelog.server.topic_configs import TOPIC_CONFIGS
 from oncelog.settings import Setting
-from oncelog.settings.page import DEFAULT, DOC, NAME, TAKES, default_of, names, table
+from tests.settings.page import DEFAULT, DOC, NAME, TAKES, default_of, names, table
 
 INTRODUCTION = """# Settings
 
-Made from the code by `python -m oncelog.server.settings_page`; a test holds it to the code.
+Made from the code by `python -m tests.server.settings_page`; a test holds it to the code.
 
 Names, units and defaults are Kafka's; where a default differs, the line says why. Our own names begin with `oncelog.`.
 A setting is given
