@@ -1,14 +1,19 @@
 """A file's name says of what: nobody finds the one that is meant among four called `checking.py`."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 
-from tests.repo.tree import project_files
+from tests.repo.tree import project_files, read
 
 # Names that say what is done, or that something was, and not to what. One file of the product may have each of them,
 # next to which nothing else is meant; these none.
 NEVER = {"asking", "reading", "steps", "telling"}
 OTHERS = {"asked", "found", "gone", "held", "kept", "known", "replay", "seen", "told", "warm"}
+
+NAMED = re.compile(r"`(?:[\w.-]+/)*([\w.-]+\.py)`")
+STANDS_FOR_MANY = "NN_name.py"
 
 
 def says_only_what_is_done(stem: str) -> bool:
@@ -32,3 +37,10 @@ def test_no_two_files_share_a_name_that_does_not_say_of_what() -> None:
 def test_two_of_a_name_are_found_and_one_that_is_never_clear() -> None:
     paths = ["a/checking.py", "b/checking.py", "a/steps.py", "a/told.py", "a/topics.py", "b/topics.py", "b/fetching.py"]
     assert ambiguous(paths) == {"checking": ["a/checking.py", "b/checking.py"], "steps": ["a/steps.py"]}
+
+
+def test_each_file_that_a_text_names_is_there() -> None:
+    texts = [path for path in project_files() if path.endswith((".py", ".md")) and not path.startswith("news/")]
+    there = {Path(path).name for path in texts} | {STANDS_FOR_MANY}
+    named = {(path, name) for path in texts for name in NAMED.findall(read(path))}
+    assert not sorted((path, name) for path, name in named if name not in there)

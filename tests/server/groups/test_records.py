@@ -48,7 +48,7 @@ GROUPS = st.builds(
 )
 
 
-# As an Apache Kafka 4.3 wrote them, asked by `questions.py`.
+# As an Apache Kafka 4.3 wrote them, asked by `tests/peers/questions`.
 EMPTY_GROUP = "0003000000000000ffffffff000001a1fdc7986200000000"
 STABLE_GROUP = (
     "00030008636f6e73756d657200000001000572616e676500286f6e652d37373930396566322d366263392d343937622d396464612d3266"
