@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kio.schema.index import api_key_map
 
+from oncelog.error_codes import ErrorCodes as Code
 from oncelog.wire.frames import Buffer, MalformedFrame
 from oncelog.wire.hot_client import FETCH_VERSIONS, PRODUCE_VERSIONS, read_fetch_answer, read_produce_answer
 from oncelog.wire.messages import schema
@@ -20,7 +21,6 @@ from oncelog.wire.requests import api_key, known_versions, request_schema
 Behind = Callable[[str, int], Awaitable[tuple[str, int]]]
 
 API_VERSIONS: Final = 18
-_UNSUPPORTED_VERSION: Final = 35
 _ENDPOINTS_FROM: Final = {"produce": 10, "fetch": 16, "share_fetch": 0, "share_acknowledge": 0}
 _CARRIERS: Final = ("metadata", "find_coordinator", "describe_cluster", *_ENDPOINTS_FROM)
 _CARRIER_KEYS: Final = {api_key(name): name for name in _CARRIERS}
@@ -78,7 +78,7 @@ async def _behind(entity: Any, behind: Behind) -> Any:
 
 
 def _without_unknown(version: int, frame: Buffer) -> Buffer:
-    spoken = 0 if bytes(frame[4:6]) == _UNSUPPORTED_VERSION.to_bytes(2, "big") else version
+    spoken = 0 if bytes(frame[4:6]) == Code.UNSUPPORTED_VERSION.to_bytes(2, "big") else version
     low, high = known_versions("api_versions")
     if not low <= spoken <= high:
         return frame

@@ -13,6 +13,7 @@ from typing import Final
 
 from oncelog.client.net.connection import Endpoint
 from oncelog.doctor.finding import Finding, note, ok
+from oncelog.error_codes import ErrorCodes as Code
 from oncelog.security.certificates import BadCertificate, Certificate, read_certificate
 from oncelog.wire.frames import MalformedFrame
 from oncelog.wire.requests import request_schema
@@ -23,7 +24,6 @@ MOST_ANSWER_BYTES: Final = 64 * 1024
 # What is asked for. The answer has all that are enabled, whether this is one of them or not; where it is, the server
 # has nothing to complain of in its log.
 LIKELY_MECHANISM: Final = "SCRAM-SHA-512"
-NO_ERROR: Final = 0
 UNSUPPORTED_MECHANISM: Final = 33
 SASL_HANDSHAKE_VERSION: Final = 1
 
@@ -141,7 +141,7 @@ def _mechanisms(sock: socket.socket) -> tuple[str, ...]:
     request = schema.new("SaslHandshakeRequest", mechanism=LIKELY_MECHANISM)
     sock.sendall(schema.encode(request, correlation_id=0, client_id="oncelog-doctor"))
     answer = schema.read(memoryview(_frame(sock)))
-    return tuple(answer.mechanisms) if int(answer.error_code) in (NO_ERROR, UNSUPPORTED_MECHANISM) else ()
+    return tuple(answer.mechanisms) if int(answer.error_code) in (Code.NO_ERROR, UNSUPPORTED_MECHANISM) else ()
 
 
 def _frame(sock: socket.socket) -> bytes:

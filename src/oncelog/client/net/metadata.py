@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
+from oncelog.error_codes import ErrorCodes as Code
+
 NO_LEADER = -1
-UNKNOWN_TOPIC = 3
-UNKNOWN_TOPIC_ID = 100
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
@@ -106,7 +106,7 @@ class Metadata:
 def _topic(name: str, said: Any, known: TopicMetadata | None) -> TopicMetadata:
     error_code = int(said.error_code)
     topic_id = getattr(said, "topic_id", None)
-    if error_code in (UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID):
+    if error_code in (Code.UNKNOWN_TOPIC_OR_PART, Code.UNKNOWN_TOPIC_ID):
         return TopicMetadata(name, None, error_code)
     if error_code and not said.partitions and known is not None:
         # For now nobody can say more; what was known may still be true.

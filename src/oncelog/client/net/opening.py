@@ -15,13 +15,13 @@ from oncelog.client.net.connection import Connection, Endpoint
 from oncelog.client.net.frame_reader import FrameReader
 from oncelog.client.net.sasl.exchange import Credentials, authenticate
 from oncelog.client.net.tls import WANTS_CERTIFICATE, tls_context, tls_failure
+from oncelog.error_codes import ErrorCodes as Code
 from oncelog.wire.requests import known_versions, request_schema
 
 if TYPE_CHECKING:
     from oncelog.client.properties import ClientSettings
 
 API_VERSIONS = 18
-UNSUPPORTED_VERSION = 35
 SOFTWARE_NAME = "oncelog"
 SOFTWARE_VERSION = re.sub(r"[^a-zA-Z0-9.-]+", "-", __version__)
 
@@ -119,7 +119,7 @@ async def negotiate(connection: Connection) -> None:
     """Ask which versions the broker speaks. One that finds our question too new says which it would understand."""
     low, high = known_versions("api_versions")
     answer = await _ask_versions(connection, high)
-    if int(answer.error_code) == UNSUPPORTED_VERSION:
+    if int(answer.error_code) == Code.UNSUPPORTED_VERSION:
         theirs = {int(each.api_key): int(each.max_version) for each in answer.api_keys}
         answer = await _ask_versions(connection, max(low, min(high - 1, theirs.get(API_VERSIONS, low))))
     if int(answer.error_code):
@@ -139,5 +139,5 @@ async def _ask_versions(connection: Connection, version: int) -> Any:
         lambda correlation_id: spoken.encode(request, correlation_id, connection.client_id)
     )
     # A refusal of the version comes in version 0, whatever was asked (KIP-511).
-    is_refusal = bytes(frame[4:6]) == UNSUPPORTED_VERSION.to_bytes(2, "big")
+    is_refusal = bytes(frame[4:6]) == Code.UNSUPPORTED_VERSION.to_bytes(2, "big")
     return connection.understood(request_schema("api_versions", 0) if is_refusal else spoken, frame)

@@ -12,15 +12,14 @@ from uuid import UUID
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of
 from oncelog.client.net.connection import Connection
-from oncelog.client.net.metadata import UNKNOWN_TOPIC, Metadata
+from oncelog.client.net.metadata import Metadata
 from oncelog.client.net.shared_work import Shared
+from oncelog.error_codes import ErrorCodes as Code
 from oncelog.wire.requests import RequestSchema
 
 if TYPE_CHECKING:
     from oncelog.client.properties import ClientSettings
 
-LEADER_NOT_AVAILABLE = 5
-REBOOTSTRAP_REQUIRED = 129
 ATTEMPTS = 6
 
 Names = frozenset[str | UUID] | None  # of topics, or their ids
@@ -42,7 +41,9 @@ class Refresher:
         self._changed = changed
         self._random = random
         # Kafka without ZooKeeper calls a topic unknown that it is about to create.
-        self._being_made = {LEADER_NOT_AVAILABLE} | ({UNKNOWN_TOPIC} if settings.allow_auto_create_topics else set())
+        self._being_made = {Code.LEADER_NOT_AVAILABLE} | (
+            {Code.UNKNOWN_TOPIC_OR_PART} if settings.allow_auto_create_topics else set()
+        )
         self._wanted: set[str] = set()
         self._running: Shared[Names, None] = Shared()
         self._answered_s: float | None = None
@@ -99,7 +100,7 @@ class Refresher:
     async def _ask(self, connection: Connection, names: Names) -> None:
         answer = await connection.request("metadata", lambda spoken: self._request(spoken, names))
         code = int(getattr(answer, "error_code", 0))
-        if code == REBOOTSTRAP_REQUIRED:
+        if code == Code.REBOOTSTRAP_REQUIRED:
             self._forget_brokers()
             connection.close(error_of(code))
         if code:

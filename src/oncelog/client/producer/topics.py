@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
 from oncelog.client.partitioners import partitioner
 from oncelog.client.producer.accumulator import NEVER_S, Held, Topic, Unbatched
 from oncelog.client.producer.notices import Repeats
 from oncelog.clock import monotonic_s
+from oncelog.error_codes import ErrorCodes as Code
 from oncelog.slots import Place
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from oncelog.client.net.metadata import TopicMetadata
     from oncelog.client.properties import ProducerSettings
 
-UNKNOWN_TOPIC: Final = 3
 
 Fail = Callable[[Topic, list[Held], KafkaError], None]
 
@@ -155,9 +155,9 @@ class Topics:
 
     def _error(self, topic: Topic, metadata: "TopicMetadata | None") -> KafkaError | None:
         """Why records for it can never be sent, if so. One that is just being made is unknown for a while."""
-        code = UNKNOWN_TOPIC if metadata is None else metadata.error_code
+        code = Code.UNKNOWN_TOPIC_OR_PART if metadata is None else metadata.error_code
         waited_ms = (monotonic_s() - topic.opened_s) * 1000
-        if code == UNKNOWN_TOPIC:
+        if code == Code.UNKNOWN_TOPIC_OR_PART:
             is_patient = waited_ms < self._settings.topic_metadata_propagation_max_ms
             return None if is_patient else KafkaError(KafkaError._UNKNOWN_TOPIC)
         return None if code == 0 or is_retriable(code) else error_of(code)

@@ -17,6 +17,7 @@ from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retri
 from oncelog.client.groups.commits import ToCommit, commit_offsets
 from oncelog.client.groups.membership_steps import Member
 from oncelog.client.register.entry import Entry
+from oncelog.error_codes import ErrorCodes as Code
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -26,9 +27,9 @@ SESSIONS_MS: Final = (1_800_000, 300_000, 30_000)  # the longest that the broker
 JOIN_PURPOSE: Final = "own"
 JOIN_TIMEOUT_MS: Final = 60_000
 
-INVALID_SESSION_TIMEOUT: Final = 26
-OFFSET_METADATA_TOO_LARGE: Final = 12
-NOT_A_MEMBER: Final = frozenset({22, 25, 27, 82})  # illegal generation, unknown member, rebalance, fenced instance
+NOT_A_MEMBER: Final = frozenset(
+    {Code.ILLEGAL_GENERATION, Code.UNKNOWN_MEMBER_ID, Code.REBALANCE_IN_PROGRESS, Code.FENCED_INSTANCE_ID}
+)
 
 
 class MetadataTooLarge(Exception):
@@ -85,7 +86,7 @@ class OffsetsKeeper:
             joined = await self._ask(
                 "join_group", lambda spoken, ms=session_ms: self._join_request(spoken, ms), (5, 7), purpose=JOIN_PURPOSE
             )
-            if int(joined.error_code) != INVALID_SESSION_TIMEOUT:
+            if int(joined.error_code) != Code.INVALID_SESSION_TIMEOUT:
                 break
         _raise(int(joined.error_code))
         synced = await self._ask(
@@ -108,7 +109,7 @@ class OffsetsKeeper:
             codes = set(found.values()) - {0}
             if codes & NOT_A_MEMBER:
                 raise KafkaException(KafkaError(KafkaError._WAIT_COORD, retriable=True))
-            if OFFSET_METADATA_TOO_LARGE in codes:
+            if Code.OFFSET_METADATA_TOO_LARGE in codes:
                 raise MetadataTooLarge
             for code in sorted(codes):
                 _raise(code)

@@ -17,6 +17,7 @@ from oncelog.client.fetching.batches import without_aborted
 from oncelog.client.net.offsets import EARLIEST, end_offsets
 from oncelog.client.net.retry import Patience
 from oncelog.client.types import NewTopic
+from oncelog.error_codes import ErrorCodes as Code
 from oncelog.records.header import headers
 from oncelog.records.read import records_of
 from oncelog.slots import Place
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 FETCH_BYTES: Final = 1 << 20
 FETCH_VERSIONS: Final = (4, 12)
-OFFSET_OUT_OF_RANGE: Final = 1
 MAKING_MS: Final = 30_000
 CLUSTER_DEFAULT: Final = -1
 INT32_MAX: Final = (1 << 31) - 1
@@ -181,7 +181,7 @@ class TopicLog:
         found = await fetch_once(
             self._brokers, self._leader(), self._place, offset, max_bytes, timedelta(0), read_committed=True
         )
-        if int(found.error_code) == OFFSET_OUT_OF_RANGE:
+        if int(found.error_code) == Code.OFFSET_OUT_OF_RANGE:
             raise OutOfRange
         self._check(int(found.error_code))
         return found

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.leaders import answers_of_leaders, by_topic, refusal
 from oncelog.client.net.retry import ASK_AT_ONCE, Outcomes, Patience
+from oncelog.error_codes import ErrorCodes as Code
 from oncelog.producers.sequences import GENERATIONS, is_newer_generation
 from oncelog.slots import HighWater, Identity, Place
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
 
-INVALID_PRODUCER_EPOCH: Final = 47
-UNKNOWN_PRODUCER_ID: Final = 59
-REQUEST_TIMED_OUT: Final = 7
 TIMEOUT_MS: Final = 5_000
 # Of InitProducerId; whatever else a broker says, it may say otherwise the next time.
 REFUSED_FOR_GOOD: Final = frozenset({KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.UNSUPPORTED_VERSION})
@@ -51,14 +49,14 @@ async def fence(brokers: "Brokers", identities: Mapping[Place, Identity]) -> dic
                     code = int(each.error_code)
                     if code == 0:
                         found[place] = HighWater(each.generation, each.last_sequence)
-                    elif code == UNKNOWN_PRODUCER_ID:
+                    elif code == Code.UNKNOWN_PRODUCER_ID:
                         found[place] = None
-                    elif code == INVALID_PRODUCER_EPOCH:
+                    elif code == Code.INVALID_PRODUCER_EPOCH:
                         generations[place] = _newer(generations[place], each.generation)
                         found[place] = ASK_AT_ONCE
                     else:
                         generations[place] = generation_after(generations[place])
-                        is_at_once = code == REQUEST_TIMED_OUT  # the leader has waited already
+                        is_at_once = code == Code.REQUEST_TIMED_OUT  # the leader has waited already
                         found[place] = ASK_AT_ONCE if is_at_once else refusal(code, place, each.error_message)
         return found
 

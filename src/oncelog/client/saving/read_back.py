@@ -14,10 +14,11 @@ from oncelog.client.errors import KafkaError, KafkaException, exception_of
 from oncelog.client.net.leaders import named, refusal
 from oncelog.client.net.offsets import EARLIEST, end_offsets
 from oncelog.client.net.retry import NoAnswer, Patience, ask
-from oncelog.client.register.partition import OFFSET_OUT_OF_RANGE, fetch_once
+from oncelog.client.register.partition import fetch_once
 from oncelog.client.saving.errors import CannotResume, in_words
 from oncelog.client.saving.stored import StoredBatch, batches_in
 from oncelog.clock import monotonic_s
+from oncelog.error_codes import ErrorCodes as Code
 from oncelog.producers.sequences import sequence_after
 from oncelog.records.header import HEADER_BYTES, Buffer, headers, read_header
 from oncelog.slots import Identity, Place, Span
@@ -182,10 +183,10 @@ class _Fetching:
             self._brokers, leader, self._place, self._offset, self._max_bytes, wait, purpose=purpose
         )
         code = int(found.error_code)
-        if code == OFFSET_OUT_OF_RANGE and self._up_to is None:
+        if code == Code.OFFSET_OUT_OF_RANGE and self._up_to is None:
             self._up_to = (await end_offsets(self._brokers, [self._place]))[self._place]
             return b""
-        if code == OFFSET_OUT_OF_RANGE:
+        if code == Code.OFFSET_OUT_OF_RANGE:
             self._begin_at((await end_offsets(self._brokers, [self._place], EARLIEST))[self._place])
             return b""
         if getattr(found, "log_start_offset", -1) > self._offset:

@@ -10,6 +10,7 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.connection import Connection
 from oncelog.client.net.sasl.mechanism import Mechanism, OAuthBearer, Plain
 from oncelog.client.net.sasl.tokens import TokenSource
+from oncelog.error_codes import ErrorCodes as Code
 from oncelog.security.scram_client import AuthenticationRefused, Scram
 from oncelog.wire.requests import RequestSchema, api_key, request_schema
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 HANDSHAKE_VERSION = 1  # from which on the exchange is carried by Kafka's own frames
 MOST_ROUNDS = 8
-UNSUPPORTED_MECHANISM = 33
-ILLEGAL_STATE = 34
 # The part of a session's life after which the proof is renewed, as in the Java client.
 RENEWED_FROM, RENEWED_SPREAD = 0.85, 0.1
 
@@ -96,10 +95,10 @@ async def _handshake(connection: Connection, mechanism: str) -> None:
     spoken = request_schema("sasl_handshake", connection.version(key, HANDSHAKE_VERSION, HANDSHAKE_VERSION))
     answer = await _ask(connection, spoken, spoken.new("SaslHandshakeRequest", mechanism=mechanism))
     code = int(answer.error_code)
-    if code == UNSUPPORTED_MECHANISM:
+    if code == Code.UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(map(str, answer.mechanisms)) or "none"
         raise _refused(connection, f"the broker offers no {mechanism}; `sasl.mechanism` may be: {offered}")
-    if code == ILLEGAL_STATE:
+    if code == Code.ILLEGAL_SASL_STATE:
         raise _refused(connection, "this listener wants no SASL: set `security.protocol` to plaintext or ssl")
     if code:
         raise _refused(connection, f"the broker refuses the SASL handshake with error {code}")
