@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from oncelog.client.errors import error_of as error_of
     from oncelog.client.errors import exception_of as exception_of
     from oncelog.client.errors import is_retriable as is_retriable
+    from oncelog.client.fetching.values import EARLIEST as EARLIEST
+    from oncelog.client.fetching.values import LATEST as LATEST
     from oncelog.client.fetching.values import OffsetFound as OffsetFound
     from oncelog.client.groups.commits import ToCommit as ToCommit
     from oncelog.client.groups.commits import commit_offsets as commit_offsets
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers as Brokers
     from oncelog.client.net.loop_thread import LoopThread as LoopThread
     from oncelog.client.net.metadata import Metadata as Metadata
-    from oncelog.client.net.offsets import EARLIEST as EARLIEST
-    from oncelog.client.net.offsets import LATEST as LATEST
     from oncelog.client.net.offsets import end_offsets as end_offsets
     from oncelog.client.net.offsets import offsets_at as offsets_at
     from oncelog.client.net.retry import UNKNOWN as UNKNOWN
@@ -102,7 +102,11 @@ _HOMES: Final = {
         "exception_of",
         "is_retriable",
     ),
-    "oncelog.client.fetching.values": ("OffsetFound",),
+    "oncelog.client.fetching.values": (
+        "EARLIEST",
+        "LATEST",
+        "OffsetFound",
+    ),
     "oncelog.client.groups.commits": (
         "ToCommit",
         "commit_offsets",
@@ -113,8 +117,6 @@ _HOMES: Final = {
     "oncelog.client.net.loop_thread": ("LoopThread",),
     "oncelog.client.net.metadata": ("Metadata",),
     "oncelog.client.net.offsets": (
-        "EARLIEST",
-        "LATEST",
         "end_offsets",
         "offsets_at",
     ),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.client.admin.timeouts import Timeouts, refusal
 from oncelog.client.admin.values import BrokerDescription, ClusterDescription, Move, Replicas
 from oncelog.client.errors import KafkaError, KafkaException, error_of
+from oncelog.client.fetching.values import LATEST
 from oncelog.client.groups.protocol import Partition
 from oncelog.client.net import offsets as net_offsets
 from oncelog.client.net.leaders import by_topic
@@ -91,7 +92,7 @@ async def log_ends(
     """How far the log of each replica reaches, asked of the broker that has it; who does not answer is left out."""
 
     async def ask_node(node_id: int, keys: list[tuple[int, str, int]]) -> Outcomes[tuple[int, str, int]]:
-        questions = [((topic, index), NO_EPOCH, net_offsets.LATEST) for _, topic, index in keys]
+        questions = [((topic, index), NO_EPOCH, LATEST) for _, topic, index in keys]
         answers = await net_offsets.list_offsets(
             brokers,
             node_id,

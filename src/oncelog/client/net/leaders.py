@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
 
 # A topic and a partition's number; a named tuple of the caller's comes back as it was.
-Place = TypeVar("Place", bound=tuple[str, int])
+PlaceT = TypeVar("PlaceT", bound=tuple[str, int])
 
 MOST_NAMED: Final = 3
 
@@ -45,8 +45,8 @@ async def ask_nodes(
 
 async def ask_leaders(
     brokers: "Brokers",
-    places: Iterable[Place],
-    ask_node: Callable[[int, list[Place]], Awaitable[Mapping[Place, Any]]],
+    places: Iterable[PlaceT],
+    ask_node: Callable[[int, list[PlaceT]], Awaitable[Mapping[PlaceT, Any]]],
     patience: Patience,
     *,
     began_s: float | None = None,
@@ -54,7 +54,7 @@ async def ask_leaders(
     gave_up: GaveUp | None = None,
     is_whole: bool = False,
     no_partition: int = KafkaError.UNKNOWN_TOPIC_OR_PART,
-) -> Outcomes[Place]:
+) -> Outcomes[PlaceT]:
     """An outcome for every place: an answer, or why not. `ask_node` asks one leader; a place that it leaves out, or
     whose failure passes, is asked about again, once its topic's metadata was. `is_fresh`: what is known of the leaders
     is not to be believed to begin with. `no_partition`: the code of a partition that the topic does not have."""
@@ -62,15 +62,15 @@ async def ask_leaders(
     due_s = (monotonic_s() if began_s is None else began_s) + patience.total_s
     stale = {topic for topic, _ in asked} if is_fresh else set()
 
-    async def once(left: list[Place]) -> Outcomes[Place]:
+    async def once(left: list[PlaceT]) -> Outcomes[PlaceT]:
         metadata = brokers.metadata
         doubtful = stale | {place[0] for place in left if metadata.leader(*place)[0] < 0}
         doubtful &= {place[0] for place in left}
         if doubtful:
             await brokers.refresh(doubtful)
         stale.clear()
-        by_leader: dict[int, list[Place]] = {}
-        outcomes: Outcomes[Place] = {}
+        by_leader: dict[int, list[PlaceT]] = {}
+        outcomes: Outcomes[PlaceT] = {}
         for place in left:
             leader = _leader(brokers, place, no_partition)
             if isinstance(leader, KafkaException):
@@ -99,10 +99,10 @@ def _leader(brokers: "Brokers", place: tuple[str, int], no_partition: int) -> in
 
 async def answers_of_leaders(
     brokers: "Brokers",
-    places: Iterable[Place],
-    ask_node: Callable[[int, list[Place]], Awaitable[Mapping[Place, Any]]],
+    places: Iterable[PlaceT],
+    ask_node: Callable[[int, list[PlaceT]], Awaitable[Mapping[PlaceT, Any]]],
     patience: Patience,
-) -> dict[Place, Any]:
+) -> dict[PlaceT, Any]:
     """An answer for every place, or the first failure that does not pass."""
     asked = list(places)
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.fetching.values import EpochEndFound, OffsetFound, Partition
+from oncelog.client.fetching.values import LATEST, EpochEndFound, OffsetFound, Partition
 from oncelog.client.net.leaders import answers_of_leaders, ask_leaders, refusal
 from oncelog.client.net.retry import Outcomes, Patience
 from oncelog.wire.requests import RequestSchema
@@ -13,12 +13,9 @@ from oncelog.wire.requests import RequestSchema
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
 
-Place = TypeVar("Place", bound=Partition)
+PlaceT = TypeVar("PlaceT", bound=Partition)
 T = TypeVar("T")
 
-# Times that stand for a place in the log.
-LATEST: Final = -1
-EARLIEST: Final = -2
 # Who asks: a consumer sees what is below the high watermark; Kafka's replica id for debugging sees the rest, too.
 CONSUMER: Final = -1
 WHOLE_LOG: Final = -2
@@ -39,17 +36,17 @@ def with_topics(partitions: Iterable[tuple[Partition, T]]) -> dict[str, list[tup
 
 async def end_offsets(
     brokers: "Brokers",
-    places: Iterable[Place],
+    places: Iterable[PlaceT],
     time: int = LATEST,
     *,
     replica_id: int = CONSUMER,
     read_committed: bool = False,
     patience: Patience = PATIENCE,
-) -> dict[Place, int]:
+) -> dict[PlaceT, int]:
     """The end of each place's log, or what else ListOffsets has a number for; -1 where no record is of that time or
     later. An answer for every place, or the first failure that does not pass."""
 
-    async def ask_node(node_id: int, asked: list[Place]) -> Outcomes[Place]:
+    async def ask_node(node_id: int, asked: list[PlaceT]) -> Outcomes[PlaceT]:
         return await _asked_of_leader(
             brokers, node_id, dict.fromkeys(asked, time), read_committed=read_committed, replica_id=replica_id
         )
@@ -60,15 +57,15 @@ async def end_offsets(
 
 async def offsets_at(
     brokers: "Brokers",
-    times: Mapping[Place, int],
+    times: Mapping[PlaceT, int],
     patience: Patience,
     *,
     read_committed: bool,
     no_partition: int = KafkaError.UNKNOWN_TOPIC_OR_PART,
-) -> dict[Place, OffsetFound]:
+) -> dict[PlaceT, OffsetFound]:
     """Where each time is. `no_partition`: the code of a partition that its topic does not have."""
 
-    async def ask_node(node_id: int, asked: list[Place]) -> Outcomes[Place]:
+    async def ask_node(node_id: int, asked: list[PlaceT]) -> Outcomes[PlaceT]:
         wanted = {place: times[place] for place in asked}
         return await _asked_of_leader(brokers, node_id, wanted, read_committed=read_committed)
 
@@ -82,11 +79,11 @@ async def offsets_at(
 async def _asked_of_leader(
     brokers: "Brokers",
     node_id: int,
-    times: Mapping[Place, int],
+    times: Mapping[PlaceT, int],
     *,
     read_committed: bool,
     replica_id: int = CONSUMER,
-) -> Outcomes[Place]:
+) -> Outcomes[PlaceT]:
     leader = brokers.metadata.leader
     questions = [(place, leader(*place)[1], time) for place, time in times.items()]
     found = await list_offsets(brokers, node_id, questions, read_committed=read_committed, replica_id=replica_id)

@@ -14,7 +14,8 @@ from oncelog.client.admin.topics import create_topics
 from oncelog.client.admin.values import ConfigResource, ResourceType
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of
 from oncelog.client.fetching.batches import without_aborted
-from oncelog.client.net.offsets import EARLIEST, end_offsets
+from oncelog.client.fetching.values import EARLIEST
+from oncelog.client.net.offsets import end_offsets
 from oncelog.client.net.retry import Patience
 from oncelog.client.types import NewTopic
 from oncelog.error_codes import ErrorCodes as Code

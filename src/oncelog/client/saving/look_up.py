@@ -4,7 +4,8 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.net.offsets import EARLIEST, WHOLE_LOG, end_offsets
+from oncelog.client.fetching.values import EARLIEST
+from oncelog.client.net.offsets import WHOLE_LOG, end_offsets
 from oncelog.client.saving.errors import CannotResume
 from oncelog.client.saving.fencing import fence
 from oncelog.client.saving.memory import remembered_or_none

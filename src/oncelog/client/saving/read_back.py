@@ -11,8 +11,9 @@ from math import inf
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from oncelog.client.errors import KafkaError, KafkaException, exception_of
+from oncelog.client.fetching.values import EARLIEST
 from oncelog.client.net.leaders import named, refusal
-from oncelog.client.net.offsets import EARLIEST, end_offsets
+from oncelog.client.net.offsets import end_offsets
 from oncelog.client.net.retry import NoAnswer, Patience, ask
 from oncelog.client.register.partition import fetch_once
 from oncelog.client.saving.errors import CannotResume, in_words

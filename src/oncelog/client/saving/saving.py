@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.net.offsets import EARLIEST, end_offsets
+from oncelog.client.fetching.values import EARLIEST
+from oncelog.client.net.offsets import end_offsets
 from oncelog.client.net.transaction import Transaction, TransactionName
 from oncelog.client.partitioners import KeylessCounter
 from oncelog.client.producer.accumulator import NEVER_S, Topic, Unbatched
