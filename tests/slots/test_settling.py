@@ -1,11 +1,9 @@
 """Doubts, identities and leases: when records get new slots, and when they must not."""
 
-import pytest
-
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.slots import Identity, Place
 from oncelog.slots.actions import PARTLY_THERE
-from oncelog.slots.messages import Boundary, Found, Parted, StoredSpan
+from oncelog.slots.messages import Boundary, Found, StoredSpan
 from oncelog.slots.tenure import LAST_EPOCH
 from tests.slots.stage import (
     LEASED,
@@ -354,33 +352,3 @@ def test_a_batch_that_may_not_be_cut_is_refused_as_a_whole_and_stops_where_a_par
     (failed,) = stage.take(Failed)
     assert failed.message == PARTLY_THERE
     assert stage.sent() == []
-
-
-def test_a_lost_connection_is_its_users_to_decide_about_where_he_wants_it() -> None:
-    stage = Stage()
-    stage.sender.resume(PLACE, STOCK, 10, stage.now_ms, is_shared=True, waits_after_loss=True)
-    stage.add("a")
-    stage.lose(stage.sent()[0])
-    stage.pass_ms(10_000)
-    assert stage.sent() == [] and stage.take(LookUp) == []
-    assert stage.take(Parted) == [(PLACE,)]
-    stage.sender.go_on(PLACE, stage.now_ms)
-    assert stage.sent() == []
-    stage.tell(-1)
-    assert stage.slots() == [(PID, 0, 10)]
-
-
-def test_what_was_given_up_after_a_lost_connection_is_asked_for_before_the_next_resume() -> None:
-    """It may be stored, so who goes on in its slots without asking could meet it."""
-    stage = Stage()
-    stage.sender.resume(PLACE, STOCK, 10, stage.now_ms, is_shared=True, waits_after_loss=True)
-    stage.add("a")
-    stage.lose(stage.sent()[0])
-    stage.sender.give_up(stage.now_ms, Code._PURGE_INFLIGHT)
-    with pytest.raises(ValueError, match="call `go_on`"):
-        stage.sender.resume(PLACE, STOCK, 10, stage.now_ms, is_shared=True)
-    stage.sender.go_on(PLACE, stage.now_ms)
-    stage.tell(10, None, StoredSpan(10, 10, 40))
-    stage.sender.resume(PLACE, STOCK, 11, stage.now_ms, is_shared=True)
-    stage.add("b")
-    assert stage.slots() == [(PID, 0, 11)]

@@ -11,7 +11,7 @@ from oncelog.slots import table
 from oncelog.slots.batch import split_batch
 from oncelog.slots.context import Context
 from oncelog.slots.limits import SenderLimits
-from oncelog.slots.messages import LookUp, Parted, Produce, StoredSpan
+from oncelog.slots.messages import LookUp, Produce, StoredSpan
 from oncelog.slots.partition import Partition
 from oncelog.slots.states import Event, State
 from oncelog.slots.table import TABLE, Row, happen
@@ -143,23 +143,6 @@ def slots_that_stay_empty() -> None:
     purged(stage)
 
 
-def parted() -> Stage:
-    stage = Stage(max_in_flight=1)
-    stage.sender.resume(PLACE, STOCK, 10, stage.now_ms, is_shared=True, cuts=False, waits_after_loss=True)
-    stage.add("a", "b")
-    stage.lose(stage.sent()[0])
-    assert stage.take(Parted) == [(PLACE,)]
-    return stage
-
-
-def a_user_that_decides() -> None:
-    stage = parted()
-    stage.sender.go_on(PLACE, stage.now_ms)
-    stage.take(LookUp)
-    parted().sender.give_up(stage.now_ms, Code._PURGE_INFLIGHT)
-    purged(parted())
-
-
 def resumed_while_the_log_is_asked() -> None:
     stage = shared()
     stage.pass_ms(200_000)
@@ -176,7 +159,6 @@ SCENES = (
     late,
     twice,
     slots_that_stay_empty,
-    a_user_that_decides,
     resumed_while_the_log_is_asked,
 )
 

@@ -25,7 +25,7 @@ from oncelog.producers.sequences import sequence_after
 from oncelog.slots import Place
 from oncelog.slots.errors import CannotTell, Differs
 from oncelog.slots.limits import remembered_ms
-from oncelog.slots.messages import BatchAnswer, Delivered, Failed, Found, NeedIdentity, Parted, Produce
+from oncelog.slots.messages import BatchAnswer, Delivered, Failed, Found, NeedIdentity, Produce
 from oncelog.slots.replay import PartitionReplay, Slot
 from oncelog.slots.states import Event as Verdict
 from oncelog.slots.verdicts import verdict_of
@@ -190,7 +190,7 @@ class Cell(Holding):
                 elif isinstance(action, Produce):
                     found.append(self._until(action))
                 else:
-                    assert not isinstance(action, NeedIdentity | Parted), "shared slots keep theirs, and never part"
+                    assert not isinstance(action, NeedIdentity), "shared slots keep theirs"
                     found.append(action)
             moved = self._go_on()
             if not moved and self.state is before:

@@ -19,7 +19,7 @@ from oncelog.error_codes import ErrorCodes as Code
 from oncelog.producers.sequences import SEQUENCE_MASK, SEQUENCE_WINDOW, sequence_after
 from oncelog.slots.batch import Batch
 from oncelog.slots.lease import FOREVER_MS
-from oncelog.slots.messages import BatchAnswer, Found, LookUp, Parted
+from oncelog.slots.messages import BatchAnswer, Found, LookUp
 from oncelog.slots.partition import Partition
 from oncelog.slots.stamping import cut, raise_generation, stamp_all, stamp_anew
 from oncelog.slots.standing import deliver, filled_since, not_beyond, report_found, stands_twice
@@ -94,7 +94,6 @@ def doubt(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) 
 def lose(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) -> None:
     """What was sent may be stored, or come to be stored even now."""
     partition.lost_at_ms = now_ms
-    partition.is_parted = partition.waits_after_loss
     _ask_before_the_next(partition)
     doubt(partition, now_ms, batch, answer)
 
@@ -174,8 +173,6 @@ def _abandon(partition: Partition, batch: Batch, code: int, message: str | None)
 
 def judge(partition: Partition, now_ms: int) -> Event:
     """Nothing is in flight: may all that is open be sent again as it is?"""
-    if partition.is_parted:
-        return Event.CUT_OFF
     tenure = partition.tenure
     if tenure is None:
         partition.open = deque(batch for batch in partition.open if not batch.is_reported)
@@ -191,14 +188,9 @@ def judge(partition: Partition, now_ms: int) -> Event:
     return Event.SPENT if partition.is_refused else Event.MOVABLE
 
 
-def part(partition: Partition, now_ms: int) -> None:
-    partition.context.actions.append(Parted(partition.place))
-
-
 def ask(partition: Partition, now_ms: int) -> None:
     tenure = partition.tenure
     assert tenure is not None
-    partition.is_parted = False
     if tenure.is_shared and not partition.open:
         stamp_all(partition, tenure)
     partition.looked_at_ms = now_ms
@@ -332,7 +324,7 @@ def resume(partition: Partition, now_ms: int, tenure: Tenure, next_offset: int) 
     partition.tenure, partition.renewed = tenure, None
     partition.next_offset = partition.from_offset = next_offset
     partition.is_pinned = partition.is_pinned or tenure.is_shared
-    partition.is_late = partition.is_parted = partition.has_gap = partition.is_refused = False
+    partition.is_late = partition.has_gap = partition.is_refused = False
 
 
 def stop(partition: Partition, now_ms: int) -> None:

@@ -75,13 +75,7 @@ class Failed(NamedTuple):
     maybe_stored: bool
 
 
-class Parted(NamedTuple):
-    """A connection was lost with batches on it, where the user wanted to decide what then: `go_on` or `give_up`."""
-
-    place: Place
-
-
-Action = Produce | NeedIdentity | NeedMetadata | LookUp | Delivered | Failed | Parted
+Action = Produce | NeedIdentity | NeedMetadata | LookUp | Delivered | Failed
 
 
 class BatchAnswer(NamedTuple):

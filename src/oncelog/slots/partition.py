@@ -35,7 +35,6 @@ class Partition:
         "is_asked",
         "is_idempotent",
         "is_late",
-        "is_parted",
         "is_pinned",
         "is_ready",
         "is_refused",
@@ -55,7 +54,6 @@ class Partition:
         "tenure",
         "trouble",
         "waiting",
-        "waits_after_loss",
     )
 
     def __init__(self, place: Place, context: Context) -> None:
@@ -74,8 +72,6 @@ class Partition:
         self.spent_pid = -1  # whose epochs are used up
         self.is_pinned = False  # the identity changes only where its user saves it
         self.cuts = True  # a batch may be sent as two
-        self.waits_after_loss = False  # a lost connection is its user's to decide about
-        self.is_parted = False  # one was lost, and nothing was decided yet
         self.has_gap = False  # slots were given up and stay empty
         self.is_refused = False  # the first open batch's sequence was refused though nothing lay before it
         self.is_late = False  # an acknowledgement proved nothing: the broker may have forgotten who filled the slots

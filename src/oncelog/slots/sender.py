@@ -25,7 +25,7 @@ from oncelog.slots.messages import (
     Produce,
 )
 from oncelog.slots.partition import NO_LEADER, Partition
-from oncelog.slots.states import PARTED, SENDING, STOPPED, Event
+from oncelog.slots.states import SENDING, STOPPED, Event
 from oncelog.slots.table import happen
 from oncelog.slots.tenure import Tenure
 
@@ -175,13 +175,6 @@ class Sender:
         looked_up(partition, found, now_ms)
         self._wake(partition)
 
-    def go_on(self, place: Place, now_ms: int) -> None:
-        """After `Parted`: the connection is there again. What the log holds is asked before anything is sent."""
-        partition = self._partitions[place]
-        if partition.state is PARTED:  # else it was stopped meanwhile
-            happen(partition, Event.GO_ON, now_ms)
-            self._wake(partition)
-
     def resume(
         self,
         place: Place,
@@ -193,25 +186,20 @@ class Sender:
         is_leased: bool = False,
         is_shared: bool = False,
         cuts: bool = True,
-        waits_after_loss: bool = False,
         known_at_ms: int | None = None,
     ) -> None:
         """Go on where a saved producer stood. `is_shared`: other processes may fill the same slots with the same
         records, so none is ever moved, and the identity is never changed here. Without `cuts` a batch is stored as a
-        whole or not at all; with `waits_after_loss` a lost connection is `Parted`, and the user's to decide about.
-        `known_at_ms`: when it was known last that the next slot is free, if that is not now."""
+        whole or not at all. `known_at_ms`: when it was known last that the next slot is free, if that is not now."""
         partition = self._partition(place)
         if not partition.is_idle:
-            raise ValueError(
-                f"{place} has batches of its own still: each is to be stored or failed before; after a lost connection "
-                "call `go_on`, so that the log is asked for those that may be stored"
-            )
+            raise ValueError(f"{place} has batches of its own still: each is to be stored or failed before")
         wall_ahead_ms = self._context.wall_ahead_ms
         tenure = Tenure(identity, next_sequence, now_ms, wall_ahead_ms, is_leased=is_leased, is_shared=is_shared)
         if known_at_ms is not None:
             tenure.known_at_ms = known_at_ms
         happen(partition, Event.RESUMED, now_ms, tenure, next_offset)
-        partition.cuts, partition.waits_after_loss = cuts, waits_after_loss
+        partition.cuts = cuts
         self.is_shared = self.is_shared or is_shared
         self._context.wake_at(now_ms)
 

@@ -8,8 +8,7 @@ class State(IntEnum):
     DRAINING = 1  # something failed; all that is in flight comes back first
     LOOKING_UP = 2  # the log is being asked
     SETTLING = 3  # the log will be asked when nothing can be under way any more
-    PARTED = 4  # the connection was lost, and the user is to say what now
-    STOPPED = 5  # another process has taken over, or the slots cannot be filled as they must be
+    STOPPED = 4  # another process has taken over, or the slots cannot be filled as they must be
 
 
 class Event(IntEnum):
@@ -33,25 +32,23 @@ class Event(IntEnum):
     DOUBTFUL = 14  # may be stored, and cannot be sent again before that is known
     MOVABLE = 15  # is not stored nor can be, so it gets new slots
     SPENT = 16  # the same, and the identity cannot go on
-    CUT_OFF = 17  # the user decides
-    EARLY = 18  # an attempt may still be under way, so "not there" proves nothing yet
+    EARLY = 17  # an attempt may still be under way, so "not there" proves nothing yet
 
     # before something is sent
-    SILENCE = 19  # too long: others may have passed
-    LEASE_OVER = 20  # with batches open under it
-    LEASE_LEFT = 21  # with nothing open under it
+    SILENCE = 18  # too long: others may have passed
+    LEASE_OVER = 19  # with batches open under it
+    LEASE_LEFT = 20  # with nothing open under it
 
     # answers, times, users
-    FOUND = 22
-    UNKNOWABLE = 23  # the log cannot tell
-    TWICE = 24  # a slot stands there twice
-    DUE = 25  # nothing can be under way any more
-    GIVEN_UP = 26  # a batch that took too long, or that its user purges
-    UNFILLED = 27  # a slot stays empty that others count on
-    GO_ON = 28  # the user has decided
-    RESUMED = 29  # as a saved producer
+    FOUND = 21
+    UNKNOWABLE = 22  # the log cannot tell
+    TWICE = 23  # a slot stands there twice
+    DUE = 24  # nothing can be under way any more
+    GIVEN_UP = 25  # a batch that took too long, or that its user purges
+    UNFILLED = 26  # a slot stays empty that others count on
+    RESUMED = 27  # as a saved producer
 
 
 # By themselves for what runs once a batch: before Python 3.12 a member costs a call to look up in its class.
-SENDING, DRAINING, LOOKING_UP, SETTLING, PARTED, STOPPED = State
+SENDING, DRAINING, LOOKING_UP, SETTLING, STOPPED = State
 STORED = Event.STORED

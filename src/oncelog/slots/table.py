@@ -8,7 +8,6 @@ stands here.
     SENDING -> DRAINING -> SENDING      something failed, and all of it is sent again in the same slots
     DRAINING -> LOOKING_UP -> SENDING   the log had to be asked how far the identity got
     LOOKING_UP -> SETTLING -> LOOKING_UP   it was asked while an attempt could still arrive
-    DRAINING -> PARTED -> LOOKING_UP    a connection was lost, and its user wanted to decide
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +17,7 @@ from oncelog.slots import actions as do
 from oncelog.slots.batch import Batch
 from oncelog.slots.messages import BatchAnswer
 from oncelog.slots.partition import Partition
-from oncelog.slots.states import DRAINING, LOOKING_UP, PARTED, SENDING, SETTLING, STOPPED, State
+from oncelog.slots.states import DRAINING, LOOKING_UP, SENDING, SETTLING, STOPPED, State
 from oncelog.slots.states import Event as On
 
 Action = Callable[..., On | None]
@@ -63,7 +62,6 @@ TABLE: Final[Mapping[State, Mapping[On, Row]]] = {
         On.DOUBTFUL: (do.ask, LOOKING_UP),
         On.MOVABLE: (do.move, SENDING),
         On.SPENT: (do.move_to_another_identity, SENDING),
-        On.CUT_OFF: (do.part, PARTED),
         On.GIVEN_UP: (do.give_up, DRAINING),
         On.UNFILLED: (do.stop, STOPPED),
     },
@@ -82,11 +80,6 @@ TABLE: Final[Mapping[State, Mapping[On, Row]]] = {
     SETTLING: {
         On.DUE: (do.ask, LOOKING_UP),
         On.GIVEN_UP: (do.give_up, SETTLING),
-    },
-    PARTED: {
-        On.GO_ON: (do.ask, LOOKING_UP),
-        On.GIVEN_UP: (do.give_up, PARTED),
-        On.UNFILLED: (do.stop, STOPPED),
     },
     STOPPED: {
         On.STORED: (do.acknowledge, STOPPED),

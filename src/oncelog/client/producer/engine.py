@@ -41,7 +41,6 @@ from oncelog.slots.messages import (
     LookUp,
     NeedIdentity,
     NeedMetadata,
-    Parted,
     Produce,
 )
 from oncelog.slots.sender import Sender
@@ -268,8 +267,6 @@ class Engine:
                 self._identities.need(action)
             case LookUp():
                 self._identities.look_up(action)
-            case Parted():
-                raise AssertionError(f"{action.place}: nobody asked to wait after a loss")
             case _:
                 assert_never(action)
 
