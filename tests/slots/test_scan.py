@@ -3,10 +3,11 @@
 import pytest
 
 from oncelog.records.build import build_batch
+from oncelog.records.header import read_header
 from oncelog.records.trim import retain
 from oncelog.slots import Identity
 from oncelog.slots.errors import CannotTell
-from oncelog.slots.scan import SlotScan
+from oncelog.slots.scan import SlotScan, belongs_to
 
 LAST = (1 << 31) - 1
 PID = 4711
@@ -97,3 +98,24 @@ def test_a_batch_that_was_cut_off_is_left_for_the_next_fetch() -> None:
     assert counted.count(log[:-1], 4) == 2
     assert counted.records == 2
     assert scan(0).count(batch(0, 0, 2)[:-1], 4) == -1
+
+
+@pytest.mark.parametrize(
+    ("data", "of_it", "of_any_generation"),
+    [
+        (batch(0, 0, 1), True, True),
+        (batch(0, 0, 1, epoch=1), False, True),
+        (batch(0, 0, 1, pid=99), False, False),
+        (batch(0, -1, 1), False, False),
+    ],
+    ids=["its own", "another generation", "another pid", "of nobody who counts"],
+)
+def test_a_batch_belongs_to_an_identity_by_its_header(data: bytes, of_it: bool, of_any_generation: bool) -> None:
+    header, identity = read_header(data), Identity(PID, 0)
+    assert belongs_to(header, identity, any_generation=False) is of_it
+    assert belongs_to(header, identity, any_generation=True) is of_any_generation
+
+
+def test_the_marker_of_a_transaction_belongs_to_nobody() -> None:
+    marker = bytes(build_batch([(b"\0\0\0\0", b"", (), 0)], base_offset=0, producer_id=PID, is_control=True))
+    assert not belongs_to(read_header(marker)._replace(base_sequence=0), Identity(PID, 0), any_generation=True)

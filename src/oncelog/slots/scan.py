@@ -20,6 +20,13 @@ from oncelog.slots.replay import Slot
 from oncelog.slots.standing import filled_since
 
 
+def belongs_to(header: BatchHeader, identity: Identity, *, any_generation: bool) -> bool:
+    """Whether a batch fills slots of this identity. A leased pid goes on through newer generations, so that its batches
+    may be of any; a Kafka pid begins anew with a newer epoch."""
+    is_of_it = any_generation or header.producer_epoch == identity.generation
+    return is_of_it and header.producer_id == identity.pid and header.base_sequence >= 0 and not header.is_control
+
+
 @dataclass(slots=True)
 class SlotScan:
     """Walks a partition from the place that belongs to `next_sequence`, in the order of offsets."""
@@ -28,7 +35,7 @@ class SlotScan:
     partition: int
     identity: Identity
     next_sequence: int  # the slot that is due next; moves on with what is found
-    any_generation: bool  # a leased pid goes on through newer generations; a Kafka pid begins anew with a newer epoch
+    any_generation: bool
     records: int = 0  # slots found so far
     _place: int = -1  # where the walk has got to
 
@@ -60,22 +67,23 @@ class SlotScan:
 
     def _known(self, header: BatchHeader) -> int | None:
         """None: it is none of this producer's."""
-        if header.producer_id != self.identity.pid or header.is_control or header.base_sequence < 0:
-            return None
-        generation = self.identity.generation
-        if not self.any_generation and header.producer_epoch != generation:
-            if is_newer_generation(generation, header.producer_epoch):
-                raise CannotTell(
-                    f"{self.topic}-{self.partition}: at offset {header.base_offset} producer {header.producer_id} goes "
-                    f"on with epoch {header.producer_epoch}, and was saved with {generation}: somebody took it over "
-                    "with InitProducerId, and its sequences began anew",
-                    "Find out who, and start from a known position",
-                )
+        if not belongs_to(header, self.identity, any_generation=self.any_generation):
+            self._refuse_newer_epoch(header)
             return None
         behind = filled_since(self.next_sequence - 1, header.base_sequence)
         if behind is None:
             raise self._hole(header.base_sequence, header.base_offset)
         return min(behind, header.last_offset_delta + 1)
+
+    def _refuse_newer_epoch(self, header: BatchHeader) -> None:
+        is_of_pid = belongs_to(header, self.identity, any_generation=True)
+        if is_of_pid and is_newer_generation(self.identity.generation, header.producer_epoch):
+            raise CannotTell(
+                f"{self.topic}-{self.partition}: at offset {header.base_offset} producer {header.producer_id} goes on "
+                f"with epoch {header.producer_epoch}, and was saved with {self.identity.generation}: somebody took it "
+                "over with InitProducerId, and its sequences began anew",
+                "Find out who, and start from a known position",
+            )
 
     def _read(self, buffer: Buffer, at: int, header: BatchHeader, known: int) -> list[Slot]:
         found = []

@@ -27,7 +27,7 @@ from oncelog.slots.chain import SavedPartition
 from oncelog.slots.messages import StoredSpan
 from oncelog.slots.replay import Slot
 from oncelog.slots.resuming import LogRead
-from oncelog.slots.scan import SlotScan
+from oncelog.slots.scan import SlotScan, belongs_to
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -81,12 +81,7 @@ async def stored_spans(
             fetching.go_on(min(header.last_offset + 1, up_to) if header.base_offset < up_to else up_to)
             if header.base_offset >= up_to:
                 break
-            if (
-                header.producer_id == identity.pid
-                and (any_generation or header.producer_epoch == identity.generation)
-                and header.base_sequence >= 0
-                and not header.is_control
-            ):
+            if belongs_to(header, identity, any_generation=any_generation):
                 last = sequence_after(header.base_sequence, header.last_offset_delta)
                 found.append(StoredSpan(header.base_sequence, last, header.base_offset))
     return list(found)

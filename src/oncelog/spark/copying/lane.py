@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
+from oncelog.slots import Identity
 from oncelog.slots.register import Fact, Record, Register, Subject
 from oncelog.spark.copying.mapping import Mapping, Stretch
 
@@ -88,6 +89,10 @@ class Lane:
             end_offset=self.end_offset,
             mapping=self.mapping.to_value(),
         )
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.pid, self.epoch)
 
     @property
     def is_at_rest(self) -> bool:

@@ -27,10 +27,11 @@ from oncelog.producers.sequences import SEQUENCE_MASK, SEQUENCE_WINDOW
 from oncelog.records.column_types import Columns, Int64s
 from oncelog.records.decode_columns import decode
 from oncelog.records.header import headers
-from oncelog.slots import HighWater, Identity, Place, Span
+from oncelog.slots import HighWater, Place, Span
 from oncelog.slots.chain import SavedPartition
 from oncelog.slots.comparing_columns import Rows, first_difference
 from oncelog.slots.resuming import Says, memory_says, refusal
+from oncelog.slots.scan import belongs_to
 from oncelog.slots.standing import filled_since
 from oncelog.spark.copying.job import CopyRefused, Job
 from oncelog.spark.copying.lane import Lane
@@ -149,7 +150,7 @@ class _Resuming:
             return known[self._place], int(wall_s() * 1000) - await surely_remembered_ms(brokers)
 
         known, since_ms = self._client.thread.run(ask())
-        span = Span(Identity(lane.pid, lane.epoch), lane.done & SEQUENCE_MASK)
+        span = Span(lane.identity, lane.done & SEQUENCE_MASK)
         says = memory_says(span, known, since_ms)
         if says in (Says.BEHIND, Says.OTHER_EPOCH):
             raise self.refusal(
@@ -176,7 +177,7 @@ class _Resuming:
     def _of_this_lane(self, buffer: memoryview, end: int) -> Iterator[Written]:
         lane = self._lane
         for _, header in headers(buffer):
-            is_ours = (header.producer_id, header.producer_epoch) == (lane.pid, lane.epoch) and not header.is_control
+            is_ours = belongs_to(header, lane.identity, any_generation=False)
             if not is_ours or header.last_offset < lane.end_offset or header.base_offset >= end:
                 continue
             slot = self._slot(header.base_sequence)

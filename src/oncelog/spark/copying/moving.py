@@ -16,7 +16,7 @@ from oncelog.client.door import Buffers, DataLost, Range, SavedTopic, read_batch
 from oncelog.clock import monotonic_s, wall_s
 from oncelog.producers.sequences import SEQUENCE_MASK
 from oncelog.records.passing_columns import Passing, pass_on
-from oncelog.slots import Identity, Span
+from oncelog.slots import Span
 from oncelog.slots.chain import SavedPartition
 from oncelog.spark.copying.job import Copied, CopyRefused, Job, Order, Task
 from oncelog.spark.copying.lane import CopyRegister, Lane
@@ -84,7 +84,7 @@ def _saved(job: Job, resumed: Iterable[Resumed]) -> SavedProducer:
     partitions = {
         each.lane.partition: SavedPartition(
             next_offset=each.next_offset,
-            spans=(Span(Identity(each.lane.pid, each.lane.epoch), each.filled & SEQUENCE_MASK),),
+            spans=(Span(each.lane.identity, each.filled & SEQUENCE_MASK),),
         )
         for each in resumed
     }
