@@ -10,7 +10,8 @@ from random import Random
 from oncelog.slots import NOBODY, HighWater, Identity, Place
 from oncelog.slots.chain import opened
 from oncelog.slots.messages import Boundary, Found
-from oncelog.slots.resuming import Ask, LogRead, Resuming
+from oncelog.slots.questions import Ask
+from oncelog.slots.resuming import LogRead, Resuming
 from oncelog.slots.standing import filled_since
 from tests.model.events import WALL_MS
 from tests.slots.flavours import Flavour

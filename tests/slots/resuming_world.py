@@ -15,7 +15,8 @@ from oncelog.slots.chain import SavedPartition, behind, opened
 from oncelog.slots.errors import CannotTell
 from oncelog.slots.lease import ends_by
 from oncelog.slots.limits import remembered_ms
-from oncelog.slots.resuming import Answer, Ask, End, LogRead, Resuming
+from oncelog.slots.questions import Ask, End
+from oncelog.slots.resuming import Answer, LogRead, Resuming
 from oncelog.slots.standing import filled_since
 
 PLACE = Place("t", 0)

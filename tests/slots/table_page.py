@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from oncelog.flow.table import TABLE as CELL
+from oncelog.slots.questions import Ask, End, Says
 from oncelog.slots.resuming import TABLE as RESUME
+from oncelog.slots.standing import TABLE as LOOK_UP
 from oncelog.slots.table import TABLE
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
@@ -29,11 +31,11 @@ def rendered(table: Mapping[Any, Rows] = TABLE) -> str:
     return "\n".join(lines) + "\n"
 
 
-def rendered_resume() -> str:
+def rendered_questions(table: Mapping[Ask, Mapping[Says, Ask | End]]) -> str:
     lines = ["| asked | the answer says | what follows |", "|---|---|---|"]
     lines += [
         f"| {asked.name} | {says.name}: {says.value} | {follows.name}: {follows.value} |"
-        for asked, rows in RESUME.items()
+        for asked, rows in table.items()
         for says, follows in rows.items()
     ]
     return "\n".join(lines) + "\n"
@@ -46,7 +48,8 @@ def on_the_page(which: str = "", page: Path = PAGE) -> str:
 def main() -> None:
     for page, which, table in (
         (PAGE, "", rendered()),
-        (PAGE, "resume ", rendered_resume()),
+        (PAGE, "resume ", rendered_questions(RESUME)),
+        (PAGE, "look-up ", rendered_questions(LOOK_UP)),
         (FLOW_PAGE, "", rendered(CELL)),
     ):
         begin, end = BEGIN.format(which), END.format(which)

@@ -8,7 +8,8 @@ import pytest
 
 from oncelog.slots import resuming
 from oncelog.slots.identity import HighWater, Identity, Span
-from oncelog.slots.resuming import TABLE, Ask, End, Says
+from oncelog.slots.questions import Ask, End, Says
+from oncelog.slots.resuming import TABLE
 from tests.slots import resuming_world
 from tests.slots.resuming_world import World
 

@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from oncelog.error_codes import ErrorCodes as Code
-from oncelog.slots import table
+from oncelog.slots import resuming, standing, table
 from oncelog.slots.batch import split_batch
 from oncelog.slots.context import Context
 from oncelog.slots.limits import SenderLimits
@@ -18,7 +18,7 @@ from oncelog.slots.table import TABLE, Row, happen
 from tests.slots.flavours import NAMES
 from tests.slots.history import tell
 from tests.slots.stage import PLACE, STOCK, Stage
-from tests.slots.table_page import on_the_page, rendered, rendered_resume
+from tests.slots.table_page import on_the_page, rendered, rendered_questions
 
 SEEDS = 20
 Pair = tuple[State, Event]
@@ -191,4 +191,5 @@ def test_every_state_follows_from_something() -> None:
 def test_the_page_shows_the_table_as_it_is() -> None:
     words = "run `python -m tests.slots.table_page`"
     assert on_the_page() == rendered(), words
-    assert on_the_page("resume ") == rendered_resume(), words
+    assert on_the_page("resume ") == rendered_questions(resuming.TABLE), words
+    assert on_the_page("look-up ") == rendered_questions(standing.TABLE), words

@@ -15,7 +15,6 @@ sleep; what is remembered of a batch that should be forgotten by now proves noth
 """
 
 from collections.abc import Mapping
-from enum import Enum
 from typing import Final, NamedTuple
 
 from oncelog.producers.sequences import NO_SEQUENCE, is_newer_generation, sequence_after
@@ -23,32 +22,8 @@ from oncelog.slots.chain import SavedPartition, closed
 from oncelog.slots.errors import CannotTell
 from oncelog.slots.identity import HighWater, Identity, Place, Span
 from oncelog.slots.lease import ends_by
+from oncelog.slots.questions import Ask, End, Says
 from oncelog.slots.standing import filled_since
-
-
-class Ask(Enum):
-    FENCE = "call `resume_pid`"
-    MEMORY = "ask `DescribeProducers`"
-    LOG = "read the log from the saved offset on, up to the high watermark"
-    LOG_OF_LEASE = "read it so, through all generations of the lease"
-
-
-class Says(Enum):
-    LEVEL = "the due slot is free"
-    AHEAD = "it is filled"
-    BEHIND = "a slot before it is free"
-    UNKNOWN = "the producer is not known"
-    STALE = "it is free by what should be forgotten by now"
-    OTHER_EPOCH = "it is known with another epoch"
-    LEASE_OVER = "the slots are as they should be, and the lease has ended"
-    CUT = "the log ends before the saved offset"
-
-
-class End(Enum):
-    IN_PLACE = "go on under the same identity"
-    ANOTHER_LEASE = "close the span, and go on under another lease"
-    REFUSED = "it cannot be told what was written"
-
 
 TABLE: Final[Mapping[Ask, Mapping[Says, Ask | End]]] = {
     Ask.FENCE: {

@@ -17,7 +17,8 @@ from oncelog.client.saving.read_back import filled
 from oncelog.client.saving.saved import SavedProducer
 from oncelog.slots import NEVER, Place, is_lease
 from oncelog.slots.chain import SavedPartition
-from oncelog.slots.resuming import Answer, Ask, End, LogRead, Resuming, Says, memory_says
+from oncelog.slots.questions import Ask, End, Says
+from oncelog.slots.resuming import Answer, LogRead, Resuming, memory_says
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers

@@ -30,7 +30,8 @@ from oncelog.records.header import headers
 from oncelog.slots import HighWater, Place, Span
 from oncelog.slots.chain import SavedPartition
 from oncelog.slots.comparing_columns import Rows, first_difference
-from oncelog.slots.resuming import Says, memory_says, refusal
+from oncelog.slots.questions import Says
+from oncelog.slots.resuming import memory_says, refusal
 from oncelog.slots.scan import belongs_to
 from oncelog.slots.standing import filled_since
 from oncelog.spark.copying.job import CopyRefused, Job

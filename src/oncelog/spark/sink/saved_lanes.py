@@ -7,7 +7,8 @@ from oncelog.client import SavedProducer
 from oncelog.client.door import CannotResume, SavedTopic
 from oncelog.slots import Identity, Place, Span
 from oncelog.slots.chain import SavedPartition
-from oncelog.slots.resuming import LogRead, Says, refusal
+from oncelog.slots.questions import Says
+from oncelog.slots.resuming import LogRead, refusal
 
 
 def identity_of(lane: SavedProducer) -> Identity:
