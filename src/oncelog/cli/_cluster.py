@@ -1,9 +1,9 @@
 """Asking the cluster: an admin that is known to reach it, and topics that are known to be there."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from threading import Event
 from typing import TypeVar
 
 from oncelog.cli._endings import failure, lacks_a_right, nearest, words_of
@@ -12,8 +12,8 @@ from oncelog.cli._rules import Given
 from oncelog.client.admin import Admin
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, TopicMetadata
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.net.retry import Patience, until_heard
 from oncelog.client.types import TopicPartition
-from oncelog.clock import monotonic_s
 
 T = TypeVar("T")
 Place = tuple[str, int]
@@ -31,12 +31,12 @@ class Cluster:
         return self.admin.list_topics(timeout=self._timeout_s)
 
     def wait_until(self, is_so: Callable[[ClusterMetadata], bool]) -> None:
-        """Brokers hear of a change a moment after the controller has made it, and the next command is to find it. It
-        was made in any case, so this gives up without a word."""
-        give_up_s = monotonic_s() + self._timeout_s
-        pause = Event()
-        while not is_so(self.metadata()) and monotonic_s() < give_up_s:
-            pause.wait(PAUSE_S)
+        """The next command is to find it so."""
+
+        async def look() -> ClusterMetadata:
+            return self.metadata()
+
+        asyncio.run(until_heard(look, is_so, Patience(self._timeout_s, PAUSE_S)))
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
         """These topics; the first one that is not there is told with the nearest that is."""

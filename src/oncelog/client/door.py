@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from oncelog.client.net.retry import NoAnswer as NoAnswer
     from oncelog.client.net.retry import Patience as Patience
     from oncelog.client.net.retry import ask as ask
+    from oncelog.client.net.retry import until_heard as until_heard
     from oncelog.client.net.tasks import Tasks as Tasks
     from oncelog.client.net.transaction import Transaction as Transaction
     from oncelog.client.net.transaction import TransactionName as TransactionName
@@ -125,6 +126,7 @@ _HOMES: Final = {
         "Patience",
         "UNKNOWN",
         "ask",
+        "until_heard",
     ),
     "oncelog.client.net.warm_connections": (
         "Warm",

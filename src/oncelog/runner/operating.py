@@ -3,22 +3,19 @@
 Those at work hear of it by the register.
 """
 
-import asyncio
 from collections.abc import Collection
 from typing import Final
 from uuid import uuid4
 
 from oncelog.client import KafkaException
-from oncelog.client.door import EARLIEST, LATEST, Timeouts, delete_topics, end_offsets
-from oncelog.clock import monotonic_s
+from oncelog.client.door import EARLIEST, LATEST, Patience, Timeouts, delete_topics, end_offsets, until_heard
 from oncelog.flow.errors import FlowRefused
 from oncelog.flow.register import Control, FlowRegister, Order, Reset, Start, encoded
 from oncelog.runner.layout import PREFIX
 from oncelog.runner.looking import CellLook, Looking
 
 DELETING_MS: Final = 30_000
-HEARD_S: Final = 5.0
-PAUSE_S: Final = 0.05
+HEARD: Final = Patience(5.0, 0.05)
 
 
 async def give(look: Looking, flow: str, order: Order) -> bool:
@@ -116,6 +113,5 @@ async def remove(look: Looking, names: list[str]) -> None:
         outcome = (await delete_topics(look.cluster.brokers, [name], Timeouts(DELETING_MS)))[name]
         if isinstance(outcome, KafkaException):
             raise FlowRefused(f"topic {name} cannot be removed: {outcome.error.str()}. Mend that, and do this again")
-    give_up_s = monotonic_s() + HEARD_S  # brokers hear of it a moment later, and who begins now is to find it so
-    while monotonic_s() < give_up_s and not set(names).isdisjoint((await look.cluster.brokers.refresh()).topics):
-        await asyncio.sleep(PAUSE_S)
+    # Who begins now is to find it so.
+    await until_heard(look.cluster.brokers.refresh, lambda now: now.topics.keys().isdisjoint(names), HEARD)

@@ -1,8 +1,7 @@
 """The topics of a flow: those of users are checked, those of its own are made where they are missing."""
 
-import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,14 +9,15 @@ from oncelog.client import KafkaError, KafkaException, NewTopic
 from oncelog.client.door import (
     EARLIEST,
     ConfigResource,
+    Patience,
     ResourceType,
     Timeouts,
     create_topics,
     describe_configs,
     end_offsets,
     forgotten_after_ms,
+    until_heard,
 )
-from oncelog.clock import monotonic_s
 from oncelog.flow.errors import FlowRefused
 from oncelog.runner.agreeing import KIND as REGISTER
 from oncelog.runner.cluster import Cluster
@@ -28,8 +28,7 @@ from oncelog.slots.limits import MINUTE_MS
 _log: Final = logging.getLogger("oncelog.flow")
 
 MAKING_MS: Final = 30_000
-HEARD_S: Final = 1.0
-PAUSE_S: Final = 0.1
+HEARD: Final = Patience(1.0)
 CLUSTER_DEFAULT: Final = -1  # replicas
 UNKNOWN_MEMORY_MS: Final = 60 * MINUTE_MS  # where a broker does not say for how long it remembers a producer
 LEAST_TOMBSTONES_MS: Final = 24 * 60 * MINUTE_MS  # as Kafka has it; longer than any restore of a cell
@@ -124,15 +123,14 @@ def wanted_topics(layout: Layout, forget_after_ms: int) -> dict[str, NewTopic]:
     }
 
 
-async def _counts(cluster: Cluster, names: Sequence[str], wanted: Iterable[str]) -> dict[str, int]:
+async def _counts(cluster: Cluster, names: Sequence[str], wanted: Collection[str]) -> dict[str, int]:
     """How many partitions each has; 0 where it is not there. A broker may lag behind that does not know a topic yet."""
-    give_up_s = monotonic_s() + HEARD_S
-    while True:
-        known = (await cluster.brokers.refresh(names)).topics
-        counts = {name: len(known[name].partitions) if name in known else 0 for name in names}
-        if all(counts[name] for name in wanted) or monotonic_s() >= give_up_s:
-            return counts
-        await asyncio.sleep(PAUSE_S)
+    known = await until_heard(
+        lambda: cluster.brokers.refresh(names),
+        lambda now: all(name in now.topics and now.topics[name].partitions for name in wanted),
+        HEARD,
+    )
+    return {name: len(known.topics[name].partitions) if name in known.topics else 0 for name in names}
 
 
 def check_counts(cluster: Cluster, layout: Layout, counts: dict[str, int], may_have_more: Collection[str]) -> list[str]:

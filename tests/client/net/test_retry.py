@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oncelog.client.errors import KafkaError, KafkaException, exception_of
-from oncelog.client.net.retry import ASK_AT_ONCE, Attempts, Clock, NoAnswer, Patience, ask, ask_for_each
+from oncelog.client.net.retry import ASK_AT_ONCE, Attempts, Clock, NoAnswer, Patience, ask, ask_for_each, until_heard
 
 PASSING, LASTING, UNKNOWN = KafkaError.NOT_COORDINATOR, KafkaError.TOPIC_EXCEPTION, 3
 PATIENCE = Patience(10, 1)
@@ -143,3 +143,29 @@ async def test_an_attempt_that_hangs_ends_with_the_patience() -> None:
 
     found = await ask_for_each("a", hang, Patience(0.01))
     assert found["a"].error == KafkaError._TIMED_OUT
+
+
+async def test_brokers_are_looked_at_until_they_have_heard(turned: Turned) -> None:
+    seen = iter([1, 2, 3])
+
+    async def look() -> int:
+        return next(seen)
+
+    assert await until_heard(look, lambda number: number == 3, PATIENCE, clock=turned.clock) == 3
+    assert turned.pauses == [1, 1]
+
+
+async def test_what_they_have_not_heard_in_time_is_no_failure_and_what_does_not_pass_is_one(turned: Turned) -> None:
+    assert await until_heard(failing(then=1), lambda number: False, PATIENCE, clock=turned.clock) == 1
+    assert turned.now == 100 + PATIENCE.total_s
+    looks = iter([1, exception_of(LASTING)])
+
+    async def look() -> object:
+        found = next(looks)
+        if isinstance(found, KafkaException):
+            raise found
+        return found
+
+    with pytest.raises(KafkaException) as failed:
+        await until_heard(look, lambda number: False, PATIENCE, clock=turned.clock)
+    assert failed.value.error == LASTING

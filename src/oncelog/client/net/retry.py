@@ -1,9 +1,16 @@
 """Asking a cluster again while the failure passes: for how long, after which pauses, and what giving up says.
 
-Callers that wait for an answer ask through here. `Attempts` decides and is pure; `ask` and `ask_for_each` do what it
-says, on a clock that can be passed in. Questions for the leaders of partitions go through `leaders.py`. What asks again
-elsewhere has nobody who waits: machines by their tables (`slots/`, `fetching/`, `groups/`), and what each question
-needs first, metadata and coordinators, a few times in a row (`refreshing.py`, `brokers.py`).
+Callers that wait for an answer ask through here: `ask`, `ask_for_each`, and `until_heard` where brokers are to hear of
+a change. `Attempts` decides and is pure; the others do what it says, on a clock that can be passed in. Questions for
+the leaders of partitions go through `leaders.py`. What asks again elsewhere:
+
+- what has nobody who waits: machines by their tables (`slots/`, `fetching/`, `groups/`), and what looks now and then
+  (`consumer/subscription.py`, the runner's engine);
+- what each question needs first, a few times in a row: metadata (`refreshing.py`), a connection or a coordinator
+  (`brokers.py`), a high watermark (`saving/look_up.py`);
+- `consumer/ranges.py`: as long as records come, its time begins anew;
+- `spark/source/broker_offsets.py`: two questions together, where a topic went away between them;
+- `cli/_replicas.py`: waits for work that goes on in brokers, and shows how far it is.
 """
 
 import asyncio
@@ -219,6 +226,33 @@ async def ask(
     if isinstance(outcome, KafkaException):
         raise outcome
     return outcome.value  # type: ignore[no-any-return]
+
+
+class _NotYet(KafkaException):
+    """Brokers have not heard of it."""
+
+
+async def until_heard(
+    look: Callable[[], Awaitable[T]], is_so: Callable[[T], bool], patience: Patience, *, clock: Clock = CLOCK
+) -> T:
+    """What was seen last: once it is so, or when the time is over. Brokers hear of a change a moment after it was made.
+    It was made in any case, so this gives up without a word; failures are as in `ask`."""
+    seen = await look()
+    if is_so(seen):
+        return seen
+
+    async def again() -> None:
+        nonlocal seen
+        seen = await look()
+        if not is_so(seen):
+            raise _NotYet(KafkaError(KafkaError._IN_PROGRESS, "brokers have not heard of it", retriable=True))
+
+    try:
+        await clock.sleep(patience.pause_s)
+        await ask(again, patience, clock=clock)
+    except (_NotYet, NoAnswer):
+        pass
+    return seen
 
 
 class _Answer(NamedTuple):

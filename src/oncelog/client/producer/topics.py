@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
-from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
+from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of, is_retriable
+from oncelog.client.net.retry import NoAnswer, Patience, ask
 from oncelog.client.partitioners import partitioner
 from oncelog.client.producer.accumulator import NEVER_S, Held, Topic, Unbatched
 from oncelog.client.producer.notices import Repeats
@@ -42,6 +44,8 @@ class Topics:
         self._fail = fail
         self._gone = gone
         self._repeats = repeats
+        # Without an end: records that are too old give up by themselves.
+        self._patience = Patience(inf, settings.retry_backoff_ms / 1000, settings.retry_backoff_max_ms / 1000)
         self._hash = partitioner(settings.partitioner).hash
         self._tasks: dict[str, asyncio.Task[None]] = {}
         # Set where every topic is pinned as it is first produced to; then nothing else adopts one.
@@ -129,29 +133,29 @@ class Topics:
             self._refuse(topic, error, is_closed=False)
 
     async def _make_known(self, topic: Topic) -> None:
-        attempt = 0
-        while not topic.partitions:
-            error: KafkaError | None = None
-            try:
-                metadata = (await self._brokers.refresh((topic.name,))).topics.get(topic.name)
-                self._repeats.answered()
-                error = self._error(topic, metadata)
-                if self.pin_by is not None and metadata is not None and metadata.partitions:
-                    await self.pin_by(topic.name)
-            except KafkaException as failure:
-                if not failure.error.retriable():
-                    error = failure.error
-                self._repeats.tell(failure.error)
-            self.look()
-            if topic.partitions:
-                return
-            if error is not None:
-                self._refuse(topic, error, is_closed=True)
-                return
-            settings = self._settings
-            attempt += 1
-            pause_ms = min(settings.retry_backoff_ms * 2 ** min(attempt, 20), settings.retry_backoff_max_ms)
-            await asyncio.sleep(pause_ms / 1000)
+        try:
+            await ask(lambda: self._learn(topic), self._patience)
+        except KafkaException as refused:
+            self._refuse(topic, refused.error, is_closed=True)
+
+    async def _learn(self, topic: Topic) -> None:
+        """Raises while it is unknown: what is NoAnswer stays so."""
+        if topic.partitions:
+            return
+        why: KafkaException | None = None
+        try:
+            metadata = (await self._brokers.refresh((topic.name,))).topics.get(topic.name)
+            self._repeats.answered()
+            error = self._error(topic, metadata)
+            why = None if error is None else NoAnswer(error)
+            if self.pin_by is not None and metadata is not None and metadata.partitions:
+                await self.pin_by(topic.name)
+        except KafkaException as failure:
+            why = why if failure.error.retriable() else NoAnswer(failure.error)
+            self._repeats.tell(failure.error)
+        self.look()
+        if not topic.partitions:
+            raise why or exception_of(KafkaError.LEADER_NOT_AVAILABLE, f"topic {topic.name}")
 
     def _error(self, topic: Topic, metadata: "TopicMetadata | None") -> KafkaError | None:
         """Why records for it can never be sent, if so. One that is just being made is unknown for a while."""
