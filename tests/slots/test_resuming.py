@@ -10,7 +10,7 @@ from oncelog.slots import resuming
 from oncelog.slots.identity import HighWater, Identity, Span
 from oncelog.slots.questions import Ask, End, Says
 from oncelog.slots.resuming import TABLE
-from tests.slots import resuming_world
+from tests.slots import resuming_copies, resuming_world
 from tests.slots.resuming_world import World
 
 SEEDS = 300
@@ -32,12 +32,44 @@ def test_every_row_of_the_table_is_reached() -> None:
             seen.add((self.asks, says := super()._says(answer)))
             return says
 
+    with patch.object(resuming_copies, "Resuming", Watched):
+        for check in resuming_copies.CHECKS:
+            check()
     with patch.object(resuming_world, "Resuming", Watched):
         for seed in range(SEEDS):
             for is_leased in (False, True):
                 World(seed, is_leased=is_leased).run(STEPS)
     never = {(Ask.MEMORY, Says.OTHER_EPOCH)}  # nobody calls InitProducerId for it there
     assert seen == {(asked, says) for asked, rows in TABLE.items() for says in rows} - never
+
+
+@pytest.mark.parametrize("check", resuming_copies.CHECKS, ids=lambda check: check.__name__)
+def test_a_copy_goes_on_behind_all_that_was_filled_or_asks_again(check: Callable[[], None]) -> None:
+    check()
+
+
+COPY_MUTANTS: Mapping[str, Callable[[], Any]] = {
+    "what the leader alone has is read past": lambda: _follows(Ask.MEMORY, Says.TO_COMPARE, Ask.LOG),
+    "what may vanish is read": lambda: _follows(Ask.WATERMARK, Says.MAY_VANISH, Ask.LOG),
+    "what is not there any more is passed over": lambda: _follows(Ask.LOG, Says.MAY_VANISH, End.IN_PLACE),
+    "what is gone was nothing": lambda: _follows(Ask.LOG, Says.GONE, End.IN_PLACE),
+    "what is remembered is not counted": lambda: patch.object(
+        resuming.Resuming, "_remembered", lambda self, known: Says.UNKNOWN
+    ),
+    "what is gone is nobody's": lambda: patch.object(resuming.Resuming, "_read", _read_as_it_is),
+}
+
+
+def _read_as_it_is(self: Any, read: resuming.LogRead) -> Says:
+    self._filled = read.records
+    return Says.AHEAD
+
+
+@pytest.mark.parametrize("name", COPY_MUTANTS)
+def test_the_logs_of_copies_catch_it_when(name: str) -> None:
+    with COPY_MUTANTS[name](), pytest.raises(AssertionError):
+        for check in resuming_copies.CHECKS:
+            check()
 
 
 def _follows(asked: Ask, says: Says, what: Ask | End) -> Any:

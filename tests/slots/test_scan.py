@@ -119,3 +119,20 @@ def test_a_batch_belongs_to_an_identity_by_its_header(data: bytes, of_it: bool, 
 def test_the_marker_of_a_transaction_belongs_to_nobody() -> None:
     marker = bytes(build_batch([(b"\0\0\0\0", b"", (), 0)], base_offset=0, producer_id=PID, is_control=True))
     assert not belongs_to(read_header(marker)._replace(base_sequence=0), Identity(PID, 0), any_generation=True)
+
+
+def test_behind_a_cut_the_first_batch_begins_anywhere_and_none_is_missing_after_it() -> None:
+    cut = scan(LAST - 1)
+    cut.cut()
+    found = cut.batches(batch(0, LAST - 3, 1) + batch(10, 2, 2) + batch(12, 4, 1), 13)
+    assert found == [(0, 0, -2), (10, 11, 4), (12, 12, 6)]
+    assert (cut.records, cut.next_sequence) == (7, 5)
+    with pytest.raises(CannotTell, match="slot 5 of producer 4711 is due, and the next that the log holds is 6"):
+        cut.batches(batch(13, 6, 1), 14)
+
+
+def test_where_compaction_takes_whole_batches_no_hole_stops() -> None:
+    compacted = SlotScan("out", 0, Identity(PID, 0), 0, any_generation=False, has_holes=True)
+    found = compacted.batches(batch(0, 1, 1) + batch(5, 5, 2) + batch(7, 5, 2) + batch(20, 20, 1), 21)
+    assert found == [(0, 0, 1), (5, 6, 5), (7, 8, 5), (20, 20, 20)]
+    assert compacted.records == 21

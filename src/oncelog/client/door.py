@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from oncelog.client.saving.errors import TopicMissing as TopicMissing
     from oncelog.client.saving.fencing import kafka_pid as kafka_pid
     from oncelog.client.saving.look_up import look_up as look_up
+    from oncelog.client.saving.look_up import reach as reach
     from oncelog.client.saving.memory import forgotten_after_ms as forgotten_after_ms
     from oncelog.client.saving.memory import remembered_or_none as remembered_or_none
     from oncelog.client.saving.memory import surely_remembered_ms as surely_remembered_ms
@@ -166,7 +167,10 @@ _HOMES: Final = {
         "take_ids",
     ),
     "oncelog.client.saving.fencing": ("kafka_pid",),
-    "oncelog.client.saving.look_up": ("look_up",),
+    "oncelog.client.saving.look_up": (
+        "look_up",
+        "reach",
+    ),
     "oncelog.client.saving.memory": (
         "forgotten_after_ms",
         "remembered_or_none",

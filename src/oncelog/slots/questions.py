@@ -21,7 +21,9 @@ class Says(Enum):
     STALE = "it is free by what should be forgotten by now"
     OTHER_EPOCH = "it is known with another epoch"
     LEASE_OVER = "the slots are as they should be, and the lease has ended"
+    TO_COMPARE = "it is filled, and what fills it is to be compared before anything is sent"
     CUT = "the log ends before the saved offset"
+    GONE = "the log begins behind the saved offset, and nobody remembers what was filled since"
     # Of H, the last slot of all.
     EMPTY = "no slot is filled"
     FILLED = "H, and where the batches may lie is known"

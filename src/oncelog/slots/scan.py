@@ -7,11 +7,9 @@ batch's base sequence plus its distance from the base offset.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from oncelog.producers.sequences import (
-    is_newer_generation,
-    sequence_after,
-)
+from oncelog.producers.sequences import is_newer_generation, records_behind, sequence_after
 from oncelog.records.header import BatchHeader, Buffer, headers
 from oncelog.records.read import records_of
 from oncelog.slots.errors import CannotTell
@@ -27,6 +25,14 @@ def belongs_to(header: BatchHeader, identity: Identity, *, any_generation: bool)
     return is_of_it and header.producer_id == identity.pid and header.base_sequence >= 0 and not header.is_control
 
 
+class Filled(NamedTuple):
+    """A batch of the producer as it lies in the log."""
+
+    base_offset: int
+    last_offset: int
+    first: int  # of its slots, counted from the one that was due when the walk began
+
+
 @dataclass(slots=True)
 class SlotScan:
     """Walks a partition from the place that belongs to `next_sequence`, in the order of offsets."""
@@ -36,7 +42,9 @@ class SlotScan:
     identity: Identity
     next_sequence: int  # the slot that is due next; moves on with what is found
     any_generation: bool
-    records: int = 0  # slots found so far
+    has_holes: bool = False  # compaction takes whole batches: what comes behind them is taken as it is
+    records: int = 0  # slots found so far, holes included
+    _is_cut: bool = False
     _place: int = -1  # where the walk has got to
 
     def count(self, buffer: Buffer, up_to: int) -> int:
@@ -44,6 +52,18 @@ class SlotScan:
         for _, header, known in self._own(buffer, up_to):
             self._fill(header.last_offset_delta + 1 - known)
         return self._place
+
+    def batches(self, buffer: Buffer, up_to: int) -> list[Filled]:
+        """As `count`, with the batches; also those that stand twice."""
+        found = []
+        for _, header, known in self._own(buffer, up_to):
+            found.append(Filled(header.base_offset, header.last_offset, self.records - known))
+            self._fill(header.last_offset_delta + 1 - known)
+        return found
+
+    def cut(self) -> None:
+        """What would come next is gone by retention. The next batch begins at any slot, and none is missing behind."""
+        self._is_cut = True
 
     def slots(self, buffer: Buffer, up_to: int) -> tuple[list[Slot], int]:
         """As `count`, with the records themselves."""
@@ -54,7 +74,7 @@ class SlotScan:
         return found, self._place
 
     def _own(self, buffer: Buffer, up_to: int) -> Iterator[tuple[int, BatchHeader, int]]:
-        """This producer's batches: where each stands, and how many of its slots, from its first, were filled before."""
+        """This producer's batches: where each stands, and how many slots, from its first on, were filled before."""
         self._place = -1
         for at, header in headers(buffer):
             if header.base_offset >= up_to:
@@ -71,9 +91,12 @@ class SlotScan:
             self._refuse_newer_epoch(header)
             return None
         behind = filled_since(self.next_sequence - 1, header.base_sequence)
-        if behind is None:
+        if behind is not None:
+            return behind
+        if not self.has_holes and not self._is_cut:
             raise self._hole(header.base_sequence, header.base_offset)
-        return min(behind, header.last_offset_delta + 1)
+        self._fill(records_behind(header.base_sequence - 1, self.next_sequence))
+        return 0
 
     def _refuse_newer_epoch(self, header: BatchHeader) -> None:
         is_of_pid = belongs_to(header, self.identity, any_generation=True)
@@ -113,6 +136,7 @@ class SlotScan:
         if records > 0:
             self.next_sequence = sequence_after(self.next_sequence, records)
             self.records += records
+            self._is_cut = False
 
     def _hole(self, sequence: int, offset: int) -> CannotTell:
         return CannotTell(

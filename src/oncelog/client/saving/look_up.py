@@ -48,7 +48,7 @@ async def _answer(
     if ask is Ask.MEMORY:
         return (await remembered_or_none(brokers, {place: identity.pid}))[place]
     if ask is Ask.WATERMARK:
-        return await _reach(brokers, place, leader)
+        return await reach(brokers, place, leader)
     from_offset = asked.from_offset
     if from_offset < 0:
         from_offset = (await end_offsets(brokers, [place], EARLIEST))[place]
@@ -56,14 +56,14 @@ async def _answer(
     return SpansRead(await stored_spans(brokers, place, identity, from_offset, any_generation=is_lease))
 
 
-async def _reach(brokers: "Brokers", place: Place, leader: tuple[int, int]) -> Reach:
-    """Only a leader says where its log ends; one that leads no more would say the rest, too. So it is to be the one
-    still that was the leader before its memory was asked for."""
+async def reach(brokers: "Brokers", place: Place, leader: tuple[int, int]) -> Reach:
+    """Whether all that the leader has by now comes to lie below the high watermark, in a second or so. Only a leader
+    says where its log ends, and it is to be the one still that was it before its memory was asked for."""
     end = (await end_offsets(brokers, [place], replica_id=WHOLE_LOG))[place]
     for _ in range(REPLICATION_TRIES):
         high = (await end_offsets(brokers, [place]))[place]
-        reach = Reach(end, high, brokers.metadata.leader(*place) == leader)
-        if reach.is_reached or not reach.is_one_leaders:
+        found = Reach(end, high, brokers.metadata.leader(*place) == leader)
+        if found.is_reached or not found.is_one_leaders:
             break
         await asyncio.sleep(REPLICATION_PAUSE_S)
-    return reach
+    return found

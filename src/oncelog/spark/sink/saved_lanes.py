@@ -7,8 +7,8 @@ from oncelog.client import SavedProducer
 from oncelog.client.door import CannotResume, SavedTopic
 from oncelog.slots import Identity, Place, Span
 from oncelog.slots.chain import SavedPartition
-from oncelog.slots.questions import Says
-from oncelog.slots.resuming import LogRead, refusal
+from oncelog.slots.errors import CannotTell
+from oncelog.slots.resuming import check_end
 
 
 def identity_of(lane: SavedProducer) -> Identity:
@@ -27,11 +27,12 @@ def untouched(identity: Identity, ends: Mapping[Place, int]) -> dict[int, SavedP
 
 
 def check_ends(lane: SavedProducer, ends: Mapping[Place, int]) -> None:
-    """Raises CannotResume where a partition ends below what the lane has had acknowledged there: then its broker may
-    have forgotten the lane as well, and would take the next rows without those that are missing."""
+    """Raises CannotResume where a partition ends below what the lane has had acknowledged there."""
     for place, each in lane.partitions.items():
-        if ends[place] < each.next_offset:
-            raise CannotResume(refusal(Says.CUT, place, each, LogRead(0, ends[place])).what)
+        try:
+            check_end(place, each, ends[place])
+        except CannotTell as cut:
+            raise CannotResume(cut.what) from None
 
 
 def moved(lane: SavedProducer, ends: Mapping[Place, int]) -> SavedProducer:
