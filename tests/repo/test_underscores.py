@@ -19,7 +19,7 @@ OF_OTHERS = {"_asdict", "_fields", "_make", "_replace", "_exit", "_jdf", "_jspar
 LEFT: dict[str, int] = {
     "chaos": 6,
     "cli": 9,
-    "client": 56,
+    "client": 55,
     "console": 2,
     "spark": 1,
 }

@@ -120,4 +120,15 @@ def check_forgotten() -> None:
     assert resumed(aged, is_at_rest=False) == 2
 
 
-CHECKS = (check_copies, check_other_leaders, check_forgotten)
+def check_lost() -> None:
+    """Acknowledged slots are missing, and what is left is not known to the leader."""
+    for at_rest in (False, True):
+        try:
+            resumed(Left(0, 3, 2, 2, 0, is_known=False), is_at_rest=at_rest)
+        except CannotTell as refused:
+            assert "ends at offset 2, and the producer was saved at 3" in refused.what
+        else:
+            raise AssertionError("what was acknowledged is missing")
+
+
+CHECKS = (check_copies, check_other_leaders, check_forgotten, check_lost)

@@ -53,16 +53,10 @@ COPY_MUTANTS: Mapping[str, Callable[[], Any]] = {
     "what may vanish is read": lambda: _follows(Ask.WATERMARK, Says.MAY_VANISH, Ask.LOG),
     "what is not there any more is passed over": lambda: _follows(Ask.LOG, Says.MAY_VANISH, End.IN_PLACE),
     "what is gone was nothing": lambda: _follows(Ask.LOG, Says.GONE, End.IN_PLACE),
-    "what is remembered is not counted": lambda: patch.object(
-        resuming.Resuming, "_remembered", lambda self, known: Says.UNKNOWN
-    ),
-    "what is gone is nobody's": lambda: patch.object(resuming.Resuming, "_read", _read_as_it_is),
+    "what is remembered is not asked for": lambda: patch.object(resuming, "memory_says", lambda *given: Says.UNKNOWN),
+    "what is remembered is not counted": lambda: patch.object(resuming, "filled_since", lambda *given: 0),
+    "an end that is too early is passed over": lambda: patch.object(resuming, "ends_before", lambda *given: False),
 }
-
-
-def _read_as_it_is(self: Any, read: resuming.LogRead) -> Says:
-    self._filled = read.records
-    return Says.AHEAD
 
 
 @pytest.mark.parametrize("name", COPY_MUTANTS)

@@ -165,7 +165,7 @@ MUTANTS: Mapping[str, Any] = {
         Reach, "is_reached", property(lambda self: self.high_watermark >= self.end_offset)
     ),
     "an older epoch is ours": patch.object(standing, "is_newer_generation", lambda *given: True),
-    "what was read is all": patch.object(LookingUp, "_beyond", lambda *given: 0),
+    "what was read is all": patch.object(standing, "filled_since", lambda *given: 0),
 }
 
 
