@@ -139,7 +139,7 @@ class Topics:
             self._refuse(topic, refused.error, is_closed=True)
 
     async def _learn(self, topic: Topic) -> None:
-        """Raises while it is unknown: what is NoAnswer stays so."""
+        """Raises while it is unknown: NoAnswer where that will not change."""
         if topic.partitions:
             return
         why: KafkaException | None = None
