@@ -7,8 +7,8 @@ CORE = ("header", "codecs", "build", "read", "trim", "varint", "errors")
 HEAVY = ("numpy", "numba", "pyarrow", "llvmlite")
 
 
-def heavy_after(modules: str) -> str:
-    code = f"import sys, {modules}; print(*(name for name in {HEAVY} if name in sys.modules))"
+def heavy_after(modules: str, then: str = "pass") -> str:
+    code = f"import sys, {modules}; {then}; print(*(name for name in {HEAVY} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     return done.stdout.strip()
 
@@ -18,5 +18,9 @@ def test_the_core_loads_without_numpy_numba_and_pyarrow() -> None:
 
 
 def test_the_columns_do_load_them() -> None:
-    assert heavy_after("oncelog.records.columns") == "numpy numba llvmlite"
+    """numba where a loop is called, and none is kept (`test_machine_code.py`)."""
+    assert heavy_after("oncelog.records.columns") == "numpy"
+    nothing_kept = "import os; os.environ['XDG_CACHE_HOME'] = '/nowhere'"
+    decoding = "oncelog.records.columns.decode(b'')"
+    assert heavy_after("oncelog.records.columns", f"{nothing_kept}; {decoding}") == "numpy numba llvmlite"
     assert "pyarrow" in heavy_after("oncelog.records.arrow")

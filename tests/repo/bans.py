@@ -162,6 +162,7 @@ BANS = [
             "src/oncelog/records/*column*.py",
             "src/oncelog/records/*arrow*.py",
             "src/oncelog/records/*_loops.py",
+            "src/oncelog/records/loop_objects.py",
             "src/oncelog/slots/*_columns.py",
             "src/oncelog/client/*",
             "src/oncelog/spark/*",

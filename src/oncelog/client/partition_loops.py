@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oncelog.client.partitioners import Hash, Partitioner, crc32, fnv1a
-from oncelog.records.block_loops import compiled
+from oncelog.records.block_loops import compiled, kept
 from oncelog.records.key_loops import murmur2 as murmur2_loop
 from oncelog.records.murmur2 import murmur2
 
@@ -98,4 +98,4 @@ def _fnv1a_row(data, start, end):  # type: ignore[no-untyped-def]
 
 _crc32: Final = compiled(_crc32_row)
 _fnv1a: Final = compiled(_fnv1a_row)
-_place: Final = compiled(_place_rows)
+_place: Final = kept("i8", "?", "?", "u1[]", "i8[]", "?[]", "u4", "i4[!]", results=1)(_place_rows)

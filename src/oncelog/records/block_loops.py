@@ -1,29 +1,113 @@
-"""How loops are compiled; and what they do with memory as a whole, which numba has no words for: a block copied, a line
-fetched early.
+"""What loops are made of: how they are compiled; and what they do with memory as a whole, which numba has no words for:
+a block copied, a line fetched early.
+
+A loop is compiled when it is first called, or its machine code is found where `oncelog warm` has kept it
+(`oncelog/machine_code.py`): then numba, half a second of the processor and 120 MB of memory, is not even imported.
 
 No loop makes an array or returns one, so none counts who holds its arrays (`_nrt`). numba would in each that is handed
 tuples of arrays, by atomic additions around every call inside, and these take longer than what is called: they were two
 thirds of the time that decoding took.
 """
 
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-_OPTIONS: Final[dict[str, Any]] = {"cache": True, "nogil": True, "_nrt": False}
-compiled: Any = njit(**_OPTIONS)
-inlined: Any = njit(forceinline=True, **_OPTIONS)
+from oncelog.records.loop_shapes import Shape, shape
+
+OPTIONS: Final[dict[str, Any]] = {"cache": True, "nogil": True, "_nrt": False}
 
 _TO_WRITE, _KEPT_CLOSE, _DATA = 1, 3, 1  # what LLVM's prefetch takes
+
+_LOOPS: Final[list["Loop"]] = []
+
+
+class Loop:
+    """A function that is compiled later. `shape` is that of loops that others call, whose machine code may be kept."""
+
+    def __init__(self, function: Any, compile_it: Callable[[Any], Any], shape: Shape | None = None) -> None:
+        self.function = function
+        self.shape = shape
+        self.compiled: Any = None
+        self.kept: Any = None
+        self._compile = compile_it
+
+    def __call__(self, *arguments: Any) -> Any:
+        return (self.compiled or self.kept or self._find())(*arguments)
+
+    def _find(self) -> Any:
+        if self.shape is not None:
+            machine_code: Any = import_module("oncelog.machine_code")  # by its name: it looks on the disk
+            self.kept = machine_code.function(self.function.__name__, self.shape, self.by_numba)
+        return self.kept or self.by_numba()
+
+    def by_numba(self) -> Any:
+        compile_all()
+        return self.compiled
+
+    def compile(self) -> None:
+        self.compiled = self.compiled or self._compile(self.function)
+
+
+def compile_all() -> None:
+    """Together, as they call each other: numba must find what it knows under their names. It compiles each when that
+    is called."""
+    for each in tuple(_LOOPS):
+        each.compile()
+    for each in tuple(_LOOPS):
+        names = each.function.__globals__
+        names.update({name: loop.compiled for name, loop in tuple(names.items()) if isinstance(loop, Loop)})
+
+
+def _njit(function: Any, **options: Any) -> Any:
+    from numba import njit
+
+    return njit(**OPTIONS, **options)(function)
+
+
+def _intrinsic(function: Any) -> Any:
+    from numba.extending import intrinsic
+
+    return intrinsic(function)
+
+
+def _later(function: Any, compile_it: Callable[[Any], Any], shape: Shape | None = None) -> Any:
+    made = Loop(function, compile_it, shape)
+    _LOOPS.append(made)
+    return made
+
+
+def compiled(function: Any) -> Any:
+    return _later(function, _njit)
+
+
+def inlined(function: Any) -> Any:
+    return _later(function, partial(_njit, forceinline=True))
+
+
+def kept(*arguments: str | tuple[str, ...], results: int = 0) -> Callable[[Any], Any]:
+    """Compiled, too, for what it is called with, which `loop_shapes.py` has the words for."""
+    return lambda function: _later(function, _njit, shape(*arguments, results=results))
+
+
+def kept_loops() -> dict[str, Loop]:
+    """Of all modules that were imported, by their names."""
+    return {each.function.__name__: each for each in _LOOPS if each.shape is not None}
+
+
+def intrinsic(function: Any) -> Any:
+    return _later(function, _intrinsic)
 
 
 @intrinsic
 def _copy_block(typing, source, at, size, target, target_at):  # type: ignore[no-untyped-def]
     """memcpy: for a hundred bytes a third of the time that a loop takes, however well that is compiled."""
+    from numba import types
+    from numba.core import cgutils
+
     signature = types.void(source, types.uint64, types.uint64, target, types.uint64)
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -43,12 +127,16 @@ def copy(source, at, size, target, target_at):  # type: ignore[no-untyped-def]
     Unsigned places, since none counts from the end."""
     first, target_first, count = np.uint64(at), np.uint64(target_at), np.uint64(size)
     target[target_first + count - np.uint64(1)] = source[first + count - np.uint64(1)]
-    _copy_block(source, first, count, target, target_first)  # type: ignore[call-arg]
+    _copy_block(source, first, count, target, target_first)
 
 
 @intrinsic
 def prefetch(typing, array, at):  # type: ignore[no-untyped-def]
     """Have the line of this byte near when it is written. A place beyond the array does no harm: nothing is touched."""
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+
     signature = types.void(array, types.uint64)
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]

@@ -7,7 +7,7 @@ Inputs are always read-only arrays and numbers are always int64, so each loop is
 
 import numpy as np
 
-from oncelog.records.block_loops import compiled, copy, inlined
+from oncelog.records.block_loops import compiled, copy, inlined, kept
 
 # One row of the table of batches for each batch, in these columns.
 AT, SIZE, BASE_OFFSET, LEADER_EPOCH, CRC, ATTRIBUTES, LAST_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP = range(9)
@@ -53,7 +53,7 @@ def _big_endian(buffer, at, width):  # type: ignore[no-untyped-def]
     return value
 
 
-@compiled
+@kept("u1[]", results=1)
 def count_batches(buffer):  # type: ignore[no-untyped-def]
     """How many whole batches the buffer holds. One with a size that cannot be is counted too, to be refused."""
     end = len(buffer)
@@ -70,7 +70,7 @@ def count_batches(buffer):  # type: ignore[no-untyped-def]
     return count
 
 
-@compiled
+@kept("u1[]", "i8[,!]", results=2)
 def read_table(buffer, table):  # type: ignore[no-untyped-def]
     """Fill the table of batches. Returns why it stopped and in which batch."""
     at = np.int64(0)
@@ -194,7 +194,11 @@ def _put(body, at, size, row, ends, valid, data, used):  # type: ignore[no-untyp
     return used
 
 
-@compiled
+@kept(
+    "u1[]", "i8[,!]", "i8[]", "i8[!]", "i8[!]", "i8[,!]",
+    ("i4[!]", "?[!]", "u1[!]"), ("i4[!]", "?[!]", "u1[!]"), "i8[!]",
+    results=2,
+)  # fmt: skip
 def decode_records(  # type: ignore[no-untyped-def]
     body, table, bounds, offsets, timestamps, header_places, keys, values, totals
 ):
@@ -250,7 +254,7 @@ def decode_records(  # type: ignore[no-untyped-def]
     return OK, np.int64(0)
 
 
-@compiled
+@kept("u1[]", "i8[,]", "i4[!]", ("i4[!]", "?[!]", "u1[!]"), ("i4[!]", "?[!]", "u1[!]"))
 def decode_headers(  # type: ignore[no-untyped-def]
     body, header_places, list_ends, names, values
 ):

@@ -7,7 +7,7 @@ stand for a column of nulls, no validity for one without nulls.
 
 import numpy as np
 
-from oncelog.records.block_loops import compiled, copy, inlined
+from oncelog.records.block_loops import copy, inlined, kept
 from oncelog.records.block_loops import prefetch as _prefetch
 
 # The most that a record takes beside its bytes: its length, attributes, two deltas, two sizes, a count of headers.
@@ -125,7 +125,7 @@ def _put_headers(out, at, row, list_ends, name_ends, name_data, value_ends, valu
     return at
 
 
-@compiled
+@kept("i4[]", "i8[]", "i8[!]", results=1)
 def rooms_of_parts(parts, row_bytes, rooms):  # type: ignore[no-untyped-def]
     """Add to each part's room what its rows can take at most. Answers the first row whose part is not there, or -1."""
     for row in range(len(parts)):
@@ -137,7 +137,11 @@ def rooms_of_parts(parts, row_bytes, rooms):  # type: ignore[no-untyped-def]
     return np.int64(-1)
 
 
-@compiled
+@kept(
+    "i4[]", "i8", "i8[]", ("i4[]", "?[]", "u1[]"), ("i4[]", "?[]", "u1[]"), "i4[]",
+    ("i4[]", "?[]", "u1[]"), ("i4[]", "?[]", "u1[]"), "i8", "u1[!]", "i8[]", "i8[,!]", "i8[!]",
+    results=3,
+)  # fmt: skip
 def encode_records(  # type: ignore[no-untyped-def]
     parts, row_count, timestamps, keys, values, list_ends, header_names, header_values,
     target_bytes, out, starts, table, last_of_part,
@@ -210,7 +214,7 @@ def encode_records(  # type: ignore[no-untyped-def]
         table[batch, COUNT] = number + 1
         table[batch, MAX_TIMESTAMP] = max(table[batch, MAX_TIMESTAMP], timestamp)
         # By the time that this part's next record comes, the processor would have to wait for these lines.
-        _prefetch(out, np.uint64(at + CACHE_LINE_BYTES))  # type: ignore[call-arg]
+        _prefetch(out, np.uint64(at + CACHE_LINE_BYTES))
         _prefetch(out, np.uint64(at + 2 * CACHE_LINE_BYTES))
     return OK, np.int64(row_count), batch_count
 

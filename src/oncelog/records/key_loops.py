@@ -6,7 +6,7 @@ of arrays: ends of 32 bits, and what is only read is read-only.
 
 import numpy as np
 
-from oncelog.records.block_loops import compiled, copy, inlined
+from oncelog.records.block_loops import compiled, copy, inlined, kept
 
 MOST_PROBES = 1_000  # for one key: somebody who chooses keys that meet in one place gets no more of the processor
 MOST_DIGITS = 20  # of a number of 64 bits, its sign included
@@ -47,7 +47,9 @@ def _is_same(data, at, other, other_at, size):  # type: ignore[no-untyped-def]
     return index == size
 
 
-@compiled
+@kept(
+    "i4[]", "u1[]", "u8", "u8[!]", "i4[!]", "u1[!]", "i8", "i8[!]", "i8", "i4[!]", "i4[!]", "i4[!]", results=3
+)  # fmt: skip
 def number_keys(ends, data, seed, slots, key_ends, key_data, count, seen, turn, numbers, distinct, hits):  # type: ignore[no-untyped-def]
     """The number of each key: the one that it has, or the next.
 
@@ -97,7 +99,7 @@ def number_keys(ends, data, seed, slots, key_ends, key_data, count, seen, turn, 
     return count, found, np.int64(len(numbers))
 
 
-@compiled
+@kept("u8[!]", "i4[]", "u1[]", "i8", "u8")
 def place_again(slots, key_ends, key_data, count, seed):  # type: ignore[no-untyped-def]
     """All keys, into empty slots."""
     mask = np.uint64(len(slots) - 1)
@@ -111,7 +113,7 @@ def place_again(slots, key_ends, key_data, count, seed):  # type: ignore[no-unty
         slots[at] = (hashed & ~low) | np.uint64(number + 1)
 
 
-@compiled
+@kept("i4[]", "u1[]", "i8[]", "i4[]", "u1[!]")
 def gather(ends, data, rows, to_ends, to_data):  # type: ignore[no-untyped-def]
     """These rows, one behind the other; `to_ends` is known."""
     for index in range(len(rows)):
@@ -121,7 +123,7 @@ def gather(ends, data, rows, to_ends, to_data):  # type: ignore[no-untyped-def]
             copy(data, start, size, to_data, np.int64(to_ends[index]))
 
 
-@compiled
+@kept("u1[]", "i4[]", "u1[]", "i8[]", "i4[]", "u1[!]")
 def gather_behind(prefix, ends, data, rows, to_ends, to_data):  # type: ignore[no-untyped-def]
     """The same with some bytes before each, at least one."""
     for index in range(len(rows)):
@@ -133,7 +135,7 @@ def gather_behind(prefix, ends, data, rows, to_ends, to_data):  # type: ignore[n
             copy(data, start, size, to_data, at + len(prefix))
 
 
-@compiled
+@kept("i8[]", "i4[!]", "u1[!]", results=1)
 def write_numbers(numbers, to_ends, to_data):  # type: ignore[no-untyped-def]
     """In decimal. There are MOST_DIGITS bytes for each. Returns how many bytes were written."""
     at = np.int64(0)
@@ -185,7 +187,7 @@ def murmur2(data, start, end):  # type: ignore[no-untyped-def]
     return np.uint32((found ^ (found >> np.uint32(15))) & np.uint32(0x7FFFFFFF))
 
 
-@compiled
+@kept("i4[]", "u1[]", "i8", "i4[!]")
 def place_keys(ends, data, partitions, out):  # type: ignore[no-untyped-def]
     for row in range(len(out)):
         out[row] = murmur2(data, np.int64(ends[row]), np.int64(ends[row + 1])) % np.uint32(partitions)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from oncelog.records.block_loops import compiled, inlined
+from oncelog.records.block_loops import compiled, inlined, kept
 from oncelog.records.decode_loops import varint
 from oncelog.records.header import BatchHeader, Buffer
 from oncelog.records.read import INT64_MAX
@@ -75,7 +75,7 @@ def _short(body, at):  # type: ignore[no-untyped-def]
     return (first & 0x7F) | (_byte(body, at + 1) << 7), at + 2
 
 
-@compiled
+@kept("u1[]", "i8", "i8", "i8", "i8", results=4)
 def walk(body, at, end, count, base_ms):  # type: ignore[no-untyped-def]
     """Whether the bytes from `at` to `end` are `count` records; how many have no key; their least and greatest time."""
     keyless = np.int64(0)

@@ -232,8 +232,8 @@ class Settings:
         "compiled",
         "Whether the records behind a good CRC are looked into before they are stored, so that no producer can stop a "
         "reader: `compiled` (by compiled loops where the extra `[columns]` is installed, which take some 130 MB of "
-        "memory once large batches arrive; elsewhere as `python`), `python` (half a microsecond a record), `off` (only "
-        "where a topic asks something of each record).",
+        "memory once large batches arrive, or 20 after `oncelog warm`; elsewhere as `python`), `python` (half a "
+        "microsecond a record), `off` (only where a topic asks something of each record).",
         words=("compiled", "python", "off"),
     )
     oncelog_flush: str = text(

@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache, partial
 from importlib.machinery import PathFinder, all_suffixes
 from pathlib import Path
@@ -249,13 +249,13 @@ def _make_array() -> None:
 def _load_loops() -> None:
     """Those that have been compiled before. To compile takes long, and who asks for a worker would wait for it."""
     import numpy as np
-    from numba.core.event import install_listener
 
+    from oncelog import machine_code
     from oncelog.records.column_types import BytesColumn
     from oncelog.records.decode_columns import decode
     from oncelog.records.encode_columns import encode
 
-    with suppress(_NotCompiled), install_listener("numba:compile", _no_compiling()):
+    with nullcontext() if machine_code.is_there() else _without_compiling():
         cells = BytesColumn(np.array([0, 1], np.int32), np.zeros(1, np.uint8), None)
         (batch,) = encode(value=cells, timestamp_ms=0)
         decode(bytes(batch.data))
@@ -265,8 +265,10 @@ class _NotCompiled(Exception):
     """Numba's cache does not have it: not at all, of another source, for another processor, or without its data."""
 
 
-def _no_compiling() -> Any:
-    from numba.core.event import Listener
+@contextmanager
+def _without_compiling() -> Iterator[None]:
+    """To its end, or up to the first loop that would have to be compiled."""
+    from numba.core.event import Listener, install_listener
 
     class NoCompiling(Listener):
         def on_start(self, event: object) -> None:
@@ -274,7 +276,8 @@ def _no_compiling() -> Any:
 
         def on_end(self, event: object) -> None: ...
 
-    return NoCompiling()
+    with suppress(_NotCompiled), install_listener("numba:compile", NoCompiling()):
+        yield
 
 
 def main(listening: int) -> None:

@@ -1,0 +1,247 @@
+"""The machine code of the compiled loops, kept on the disk: numba is imported once, by `oncelog warm`, and not again.
+
+It is a shared library that the machine's C compiler links. Its name says what it was made of and for: the loops, the
+versions of Python, numpy and numba, how numba was told to compile, the processor. What is not there by that name, or
+does not pass a look at how arrays lie in memory, or is called with something else than was foreseen, numba does.
+"""
+
+import ctypes
+import hashlib
+import importlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from struct import Struct
+from struct import error as StructError
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from oncelog.records.loop_shapes import KINDS, PROBE, PROBE_SHAPE, Argument, Shape
+
+LOOPS: Final = (
+    "client/partition_loops.py",
+    "records/block_loops.py",
+    "records/decode_loops.py",
+    "records/encode_loops.py",
+    "records/key_loops.py",
+    "records/walk_loops.py",
+)
+_MAKERS: Final = ("machine_code.py", "records/loop_objects.py", "records/loop_shapes.py")
+_OURS: Final = Path(__file__).parent
+_MADE: Final = "loops-*.so"
+MOST_KEPT: Final = 8  # of other versions and of other Pythons of this machine
+_COMPILERS: Final = ("cc", "gcc", "clang")
+_LINKS_AT_MOST_S: Final = 120
+_OTHERS_MAY_WRITE: Final = 0o022
+_DIGEST_BYTES: Final = 32  # behind the library, where no loader looks
+_CPU_BYTES: Final = 8192  # what the kernel says of the first processors
+
+Function = Callable[..., Any]
+
+
+class NotMade(RuntimeError):
+    """There is no machine code; the text says why."""
+
+
+def path() -> Path:
+    """Where it is once it was made."""
+    folder = os.environ.get("NUMBA_CACHE_DIR")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "oncelog")
+    return Path(folder or cache) / _MADE.replace("*", _key())
+
+
+def _key() -> str:
+    told = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("NUMBA_"))
+    made_for = [sys.version, sys.abiflags, platform.machine(), processor()]
+    made_of = [version(name) for name in ("numba", "llvmlite", "numpy")]
+    files = [(_OURS / name).read_bytes() for name in (*LOOPS, *_MAKERS)]
+    said = "\n".join([*made_for, *made_of, *(each for each in told if not each.startswith("NUMBA_CACHE_DIR="))])
+    return hashlib.sha256(b"\0".join([said.encode(), *files])).hexdigest()[:32]
+
+
+def processor() -> str:
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as said:
+        lines = said.read(_CPU_BYTES).splitlines()
+    wanted = ("vendor_id", "cpu family", "model", "stepping", "flags", "Features", "CPU ")
+    found = [line for line in lines if line.startswith(wanted)]
+    if not any(line.startswith(("flags", "Features")) for line in found):
+        raise OSError("it is not known what the processor can do")
+    return "\n".join(dict.fromkeys(found))
+
+
+# --- calling
+
+
+def function(name: str, its_shape: Shape, otherwise: Callable[[], Function]) -> Function | None:
+    """The loop of this name, which asks `otherwise` for the one that numba compiles where an argument is unlike."""
+    library = kept_library()
+    return None if library is None else _callable(library, name, its_shape, otherwise)
+
+
+def is_there() -> bool:
+    return kept_library() is not None
+
+
+def is_near() -> bool:
+    """Whether there is something to load, which takes a hundredth of a second where numba takes half of one. Nothing is
+    loaded yet."""
+    try:
+        return path().exists()
+    except (OSError, PackageNotFoundError):
+        return False
+
+
+@lru_cache(maxsize=1)
+def kept_library() -> Any:
+    try:
+        place = path()
+        if not (_is_ours(place) and _is_whole(place)):
+            return None
+        library = ctypes.CDLL(os.fspath(place))
+        return library if _reads_arrays(library) else None
+    except (OSError, AttributeError, PackageNotFoundError):
+        return None
+
+
+def _is_ours(place: Path) -> bool:
+    """Nobody else has written it, nor can."""
+    try:
+        about = place.stat()
+    except OSError:
+        return False
+    return about.st_uid in (0, os.geteuid()) and not about.st_mode & _OTHERS_MAY_WRITE
+
+
+def _is_whole(place: Path) -> bool:
+    """A library of which a part is missing would be loaded, and end the process where it is touched."""
+    data = place.read_bytes()
+    return hashlib.sha256(data[:-_DIGEST_BYTES]).digest() == data[-_DIGEST_BYTES:]
+
+
+def _callable(library: Any, name: str, its_shape: Shape, otherwise: Callable[[], Function]) -> Function:
+    results, has_many = ctypes.c_int64 * (its_shape.results + 1), its_shape.results > 1
+    call = library[f"oncelog_{name}"]
+    call.argtypes, call.restype = [ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(results)], ctypes.c_int
+    packed, known = _packed(its_shape), _known()
+
+    def called(*arguments: Any) -> Any:
+        found = results()
+        try:
+            fits = call(known, packed(*arguments), found) == 0 and found[0]
+        except (StructError, TypeError, IndexError):
+            fits = False
+        if not fits:
+            return otherwise()(*arguments)
+        return tuple(found[1:]) if has_many else found[1] if its_shape.results else None
+
+    return called
+
+
+def _packed(its_shape: Shape) -> Callable[..., bytes]:
+    """Its arguments as the words that the code takes: numbers, and the addresses of arrays. A loop over the arguments
+    would take longer than the call."""
+    names, words, codes = [], [], ""
+    for at, argument in enumerate(its_shape.arguments):
+        name, parts = f"at_{at}", (argument,) if isinstance(argument, Argument) else argument
+        names.append(name)
+        for part_at, part in enumerate(parts):
+            word = name if parts == (argument,) else f"{name}[{part_at}]"
+            words.append(f"id({word})" if part.dimensions else word)
+            codes += "P" if part.dimensions else "Q" if part.kind.startswith("u") else "q"
+    text = f"lambda {', '.join(names)}: pack({', '.join(words)})"
+    made: Callable[..., bytes] = eval(text, {"pack": Struct(codes).pack, "id": id})
+    return made
+
+
+def _known() -> bytes:
+    """What arrays are known by: their type, and what numpy keeps once of each kind of number."""
+    import numpy as np
+
+    kinds = [np.dtype(each) for each in KINDS]
+    return Struct(f"{1 + len(kinds)}P").pack(id(np.ndarray), *map(id, kinds))
+
+
+def _reads_arrays(library: Any) -> bool:
+    """Whether numpy's arrays lie as the code expects, and whether it refuses what it must."""
+    import numpy as np
+
+    if np.ndarray.__basicsize__ < object.__basicsize__ + 64:
+        return False
+    refused: list[object] = []
+    probe = _callable(library, PROBE, PROBE_SHAPE, lambda: lambda *arguments: refused.append(arguments))
+    flat, square = np.arange(7, dtype=np.uint8), np.arange(6, dtype=np.int64).reshape(2, 3)
+    locked = square.view()
+    locked.flags.writeable = False
+    right = (flat.ctypes.data, len(flat), square.ctypes.data, *square.shape)
+    if probe(flat, square, -5) != right or probe(flat[2:4], square[1:], 0) != (
+        flat.ctypes.data + 2,
+        2,
+        square.ctypes.data + 3 * 8,
+        1,
+        3,
+    ):
+        return False
+    unlike = [
+        (flat[::2], square), (flat.view(np.int8), square), (b"1234567", square), (None, square), (square, square),
+        (flat, flat), (flat, locked), (flat, square.T), (flat, square.astype(np.int32)),
+    ]  # fmt: skip
+    for arguments in unlike:
+        probe(*arguments, 0)
+    return len(refused) == len(unlike)
+
+
+# --- making
+
+
+def make() -> Path:
+    """In the place of what is there by this name."""
+    try:
+        from oncelog.records.block_loops import kept_loops
+        from oncelog.records.loop_objects import NoObject, object_file
+
+        for each in LOOPS:
+            importlib.import_module(f"oncelog.{each.removesuffix('.py').replace('/', '.')}")
+        place, code = path(), object_file(kept_loops())
+    except (ImportError, NoObject, OSError, PackageNotFoundError) as error:
+        raise NotMade(str(error)) from error
+    compiler = os.environ.get("CC") or next(filter(None, map(shutil.which, _COMPILERS)), None)
+    if compiler is None:
+        raise NotMade(f"none of {', '.join(_COMPILERS)} is on the path, which would link it")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=place.parent, prefix="making-") as folder:
+        library, made = _linked(compiler, code, Path(folder)), Path(folder, "made")
+        with open(made, "xb") as file:
+            file.write(library + hashlib.sha256(library).digest())
+            file.flush()
+            os.fsync(file.fileno())
+        made.chmod(0o644)
+        made.replace(place)
+    kept_library.cache_clear()
+    if not is_there():
+        place.unlink(missing_ok=True)
+        raise NotMade("what was made does not read numpy's arrays, or cannot be loaded")
+    forget_old(place.parent)
+    return place
+
+
+def forget_old(folder: Path) -> None:
+    newest_first = sorted(folder.glob(_MADE), key=lambda each: each.stat().st_mtime, reverse=True)
+    for old in newest_first[MOST_KEPT:]:
+        old.unlink(missing_ok=True)
+
+
+def _linked(compiler: str, code: bytes, folder: Path) -> bytes:
+    """Nothing may stay open that only numba has."""
+    source, target = folder / "loops.o", folder / "loops.so"
+    source.write_bytes(code)
+    order = [compiler, "-shared", "-Wl,-z,defs", "-Wl,-Bsymbolic", "-o", os.fspath(target), os.fspath(source), "-lm"]
+    linked = subprocess.run(order, capture_output=True, text=True, timeout=_LINKS_AT_MOST_S, check=False)
+    if linked.returncode or not target.exists():
+        raise NotMade(f"{compiler}: {linked.stderr.strip()[-1000:]}")
+    return target.read_bytes()
