@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from oncelog import machine_code
 from oncelog.client.consumer import inputs
 from oncelog.client.consumer.decoding import FEW_RECORDS
 from oncelog.client.consumer.inputs import Input, UntilLoaded
@@ -124,6 +125,7 @@ def test_large_chunks_wait_while_the_loops_are_loaded_and_small_ones_do_not(monk
     may_load = Event()
     loading = InBackground(lambda: may_load.wait(60))
     monkeypatch.setattr(inputs, "DECODING_LOOPS", loading)
+    monkeypatch.setattr(machine_code, "is_near", lambda: False)
     loaded = Event()
     waits = UntilLoaded(loaded.set)
     small, large = chunk_of(1), chunk_of(*range(FEW_RECORDS + 1))
@@ -133,6 +135,20 @@ def test_large_chunks_wait_while_the_loops_are_loaded_and_small_ones_do_not(monk
     may_load.set()
     assert loaded.wait(60)
     assert not waits(large)
+
+
+def test_where_machine_code_is_kept_the_first_large_chunk_waits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_load = Event()
+    loading = InBackground(lambda: may_load.wait(60))
+    monkeypatch.setattr(inputs, "DECODING_LOOPS", loading)
+    monkeypatch.setattr(inputs, "HAS_COLUMNS", True)
+    monkeypatch.setattr(machine_code, "is_near", lambda: True)
+    loaded = Event()
+    waits = UntilLoaded(loaded.set)
+    assert not waits(chunk_of(1)) and not loading.is_loading, "a reader of few records loads nothing"
+    assert waits(chunk_of(*range(FEW_RECORDS + 1)))
+    may_load.set()
+    assert loaded.wait(60)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -13,10 +13,12 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from oncelog import machine_code
 from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.decoding import (
     DECODING_LOOPS,
     FEW_RECORDS,
+    HAS_COLUMNS,
     Damaged,
     columns_of,
     committed_records,
@@ -206,15 +208,22 @@ class Input:
 
 class UntilLoaded:
     """Behind the first large chunk the next ones wait while the compiled loops are loaded: to read them without would
-    take the processor from that."""
+    take the processor from that. The first one waits, too, where their machine code is kept: that is loaded sooner than
+    it would be read, and nobody makes objects of its records."""
 
     def __init__(self, go_on: Callable[[], object]) -> None:
         self._go_on = go_on
-        self._is_asked = False
+        self._is_asked = self._has_looked = False
 
     def __call__(self, chunk: Chunk) -> bool:
         """Whether this one waits."""
-        if chunk.record_count <= FEW_RECORDS or not DECODING_LOOPS.is_loading:
+        if chunk.record_count <= FEW_RECORDS:
+            return False
+        if not self._has_looked:
+            self._has_looked = True
+            if HAS_COLUMNS and machine_code.is_near():
+                DECODING_LOOPS.fetch()
+        if not DECODING_LOOPS.is_loading:
             return False
         if not self._is_asked:
             self._is_asked = True
