@@ -23,6 +23,7 @@ from bench.flow_rows import ROWS, Field, Row
 from bench.spark_page import Found
 from bench.spark_world import World
 from bench.table import number
+from oncelog import machine_code
 from tests.peers.jars import MissingPeer, java, kafka_jars
 
 
@@ -77,7 +78,9 @@ def main(
         kafka_jars()
         for kind in kinds or KINDS:
             KINDS[kind].command()  # which fetches what it needs
-    except MissingPeer as missing:
+        if not machine_code.is_there():
+            machine_code.make()  # as `oncelog warm --loops` does
+    except (MissingPeer, machine_code.NotMade) as missing:
         raise click.ClickException(str(missing)) from missing
     with (
         tempfile.TemporaryDirectory(prefix="oncelog-bench-", dir=folder) as place,
