@@ -28,3 +28,37 @@ async def test_what_consoles_ask_is_answered_by_each_broker(tmp_path: Path) -> N
         assert cluster.tree.leaderships("orders") == before, "it is there already"
     finally:
         await cluster.close()
+
+
+HEARTBEAT = "consumer.heartbeat.interval.ms"
+
+
+async def change(cluster: Brokers, node: int, group: str, operation: int, value: str | None) -> ErrorCode:
+    configs = [{"name": HEARTBEAT, "config_operation": operation, "value": value}]
+    resource = {"resource_type": 32, "resource_name": group, "configs": configs}
+    (response,) = (await cluster.ask(node, "incremental_alter_configs", 1, resources=[resource])).responses
+    code: ErrorCode = response.error_code
+    return code
+
+
+async def test_what_a_group_has_of_its_own_counts_at_every_broker(tmp_path: Path) -> None:
+    cluster = Brokers(tmp_path)
+
+    def interval_ms(node: int) -> int:
+        return cluster.brokers[node].broker.groups.consumer.limits.of("g").heartbeat_interval_ms
+
+    try:
+        await cluster.start(1, 2, 3)
+        assert await change(cluster, 1, "g", 0, "4999") is ErrorCode.invalid_config
+        assert await change(cluster, 1, "g", 0, "9000") is ErrorCode.none
+        await cluster.until(lambda: [interval_ms(node) for node in (1, 2, 3)] == [9_000] * 3)
+        await cluster.stop(3)
+        assert await change(cluster, 2, "g", 0, "8000") is ErrorCode.none
+        await cluster.start(3)
+        assert interval_ms(3) == 8_000
+        (listed,) = (await cluster.ask(3, "list_config_resources", 1, resource_types=[32])).config_resources
+        assert (listed.resource_type, listed.resource_name) == (32, "g")
+        assert await change(cluster, 3, "g", 1, None) is ErrorCode.none
+        await cluster.until(lambda: [interval_ms(node) for node in (1, 2, 3)] == [5_000] * 3)
+    finally:
+        await cluster.close()

@@ -1,6 +1,7 @@
 """Our Admin against both servers: what it makes, others find; what others made, it describes."""
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -109,6 +110,25 @@ def test_a_topics_settings_are_read_and_changed_one_by_one(admin: Admin, made: s
 
     wrong = ConfigResource(ResourceType.TOPIC, made, [AlterConfig("retention.mz", "1")])
     assert code_of(admin.incremental_alter_configs([wrong])[wrong].exception(WAIT_S)) == KafkaError.INVALID_CONFIG
+
+
+def test_a_group_has_settings_of_its_own(admin: Admin, made: str) -> None:
+    name = "consumer.session.timeout.ms"
+
+    def altered(value: str | None, operation: AlterOperation) -> Future[None]:
+        change = ConfigResource(ResourceType.GROUP, made, [AlterConfig(name, value, operation)])
+        return admin.incremental_alter_configs([change])[change]
+
+    def setting() -> tuple[str | None, ConfigSource]:
+        asked = ConfigResource("group", made)  # type: ignore[arg-type]
+        entry = admin.describe_configs([asked])[asked].result(WAIT_S)[name]
+        return entry.value, entry.source
+
+    altered("50000", AlterOperation.SET).result(WAIT_S)
+    until(lambda: setting() == ("50000", ConfigSource.GROUP_CONFIG), "the group's own")
+    assert code_of(altered("1", AlterOperation.SET).exception(WAIT_S)) == KafkaError.INVALID_CONFIG
+    altered(None, AlterOperation.DELETE).result(WAIT_S)
+    until(lambda: setting() == ("45000", ConfigSource.DEFAULT_CONFIG), "that of all groups")
 
 
 def test_a_broker_tells_its_own_settings(admin: Admin) -> None:

@@ -106,12 +106,16 @@ def test_settings_of_the_broker_are_described(tool: Tool) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.thorough
 def test_what_consoles_ask_about_groups_metrics_and_the_quorum_is_answered(tool: Tool) -> None:
     status = tool(f"{TOOLS}.MetadataQuorumCommand", "describe", "--status")
     assert "LeaderId:               1\n" in status and "CurrentVoters" in status
     described = ("kafka.admin.ConfigCommand", "--describe", "--all", "--entity-type")
     assert "consumer.session.timeout.ms=45000" in tool(*described, "groups", "--entity-name", "readers")
+    named = ("kafka.admin.ConfigCommand", "--entity-type", "groups", "--entity-name", "readers", "--alter")
+    tool(*named, "--add-config", "consumer.session.timeout.ms=50000")
+    said = tool(*described, "groups", "--entity-name", "readers")
+    assert "consumer.session.timeout.ms=50000 sensitive=false synonyms={DYNAMIC_GROUP_CONFIG:" in said
+    tool(*named, "--delete-config", "consumer.session.timeout.ms")
     assert "interval.ms=300000" in tool(*described, "client-metrics", "--entity-name", "some")
     tool(f"{TOOLS}.ClientMetricsCommand", "--list")
 

@@ -9,6 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from oncelog.log.work_steps import at_once
+from oncelog.security.documents import MOST_BYTES, Kind
 from oncelog.server.config_resources import Change, alter
 from oncelog.server.settings import SETTINGS
 from oncelog.server.topic_configs import TOPIC_CONFIGS
@@ -17,7 +18,7 @@ from tests.server.topics_support import EVERY_TURN_IS_OVER
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_START, FROM_DEFAULT = 1, 2, 3, 4, 5
+FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_START, FROM_DEFAULT, FROM_GROUP = 1, 2, 3, 4, 5, 8
 
 
 @pytest.fixture
@@ -353,36 +354,94 @@ GROUP, CLIENT_METRICS = 32, 16
 
 
 @pytest.mark.parametrize("version", versions("describe_configs"))
-@pytest.mark.parametrize(
-    ("kind", "name", "value"), [(GROUP, "consumer.session.timeout.ms", "45000"), (CLIENT_METRICS, "match", "")]
-)
-def test_groups_and_client_metrics_tell_configs_that_nobody_has_changed(
-    admin: Admin, version: int, kind: int, name: str, value: str
-) -> None:
-    result = describe(admin, version, kind, "any", include_synonyms=True)
+def test_client_metrics_tell_configs_that_nobody_has_changed(admin: Admin, version: int) -> None:
+    result = describe(admin, version, CLIENT_METRICS, "any", include_synonyms=True)
     assert result.error_code is ErrorCode.none
-    assert values_of(result)[name] == (value, 5)
+    assert values_of(result)["match"] == ("", FROM_DEFAULT)
     assert all(each.read_only for each in result.configs)
-    assert describe(admin, version, kind, "").error_code is ErrorCode.invalid_request
+    assert describe(admin, version, CLIENT_METRICS, "").error_code is ErrorCode.invalid_request
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "operation", "value", "code"),
+    ("name", "operation", "value", "code"),
     [
-        (GROUP, "consumer.session.timeout.ms", 0, " 45000 ", ErrorCode.none),
-        (GROUP, "consumer.session.timeout.ms", 1, None, ErrorCode.none),
-        (GROUP, "consumer.session.timeout.ms", 0, "45001", ErrorCode.invalid_config),
-        (GROUP, "interval.ms", 0, "300000", ErrorCode.invalid_config),
-        (CLIENT_METRICS, "interval.ms", 0, "300000", ErrorCode.none),
-        (CLIENT_METRICS, "interval.ms", 0, "1000", ErrorCode.invalid_config),
-        (CLIENT_METRICS, "metrics", 2, "org.apache", ErrorCode.invalid_config),
-        (CLIENT_METRICS, "no.such", 1, None, ErrorCode.invalid_request),
+        ("interval.ms", SET, "300000", ErrorCode.none),
+        ("interval.ms", SET, "1000", ErrorCode.invalid_config),
+        ("metrics", APPEND, "org.apache", ErrorCode.invalid_config),
+        ("no.such", DELETE, None, ErrorCode.invalid_request),
     ],
 )
-def test_configs_of_groups_and_client_metrics_stay_as_they_are(
-    admin: Admin, kind: int, name: str, operation: int, value: str | None, code: ErrorCode
+def test_configs_of_client_metrics_stay_as_they_are(
+    admin: Admin, name: str, operation: int, value: str | None, code: ErrorCode
 ) -> None:
-    assert change(admin, kind, "any", (name, operation, value)) is code
+    assert change(admin, CLIENT_METRICS, "any", (name, operation, value)) is code
+
+
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+
+@pytest.mark.parametrize("version", versions("describe_configs"))
+def test_a_group_tells_what_was_set_and_what_it_falls_back_on(tmp_path: Path, version: int) -> None:
+    admin = Admin(tmp_path, "group.consumer.session.timeout.ms=46000")
+    assert change(admin, GROUP, "g", (SESSION, SET, " 50000 ")) is ErrorCode.none
+    result = describe(admin, version, GROUP, "g", include_synonyms=True)
+    found, synonyms = values_of(result), {each.name: each.synonyms for each in result.configs}
+    assert (found[SESSION], found[HEARTBEAT]) == (("50000", FROM_GROUP), ("5000", FROM_DEFAULT))
+    assert [(each.name, each.value, each.source) for each in synonyms[SESSION]] == [
+        (SESSION, "50000", FROM_GROUP),
+        ("group.consumer.session.timeout.ms", "46000", FROM_START),
+        ("group.consumer.session.timeout.ms", "45000", FROM_DEFAULT),
+    ]
+    assert not any(each.read_only for each in result.configs)
+    assert values_of(describe(admin, version, GROUP, "other"))[SESSION] == ("46000", FROM_START)
+    assert describe(admin, version, GROUP, "").error_code is ErrorCode.invalid_request
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "value", "code"),
+    [
+        (SESSION, SET, "44999", ErrorCode.invalid_config),
+        (SESSION, SET, "60001", ErrorCode.invalid_config),
+        (SESSION, SET, "x", ErrorCode.invalid_config),
+        (SESSION, SET, None, ErrorCode.invalid_request),
+        (SESSION, APPEND, "50000", ErrorCode.invalid_config),
+        ("interval.ms", SET, "300000", ErrorCode.invalid_config),
+        ("interval.ms", DELETE, None, ErrorCode.none),
+    ],
+)
+def test_what_a_group_may_not_have_is_refused_and_changes_nothing(
+    admin: Admin, name: str, operation: int, value: str | None, code: ErrorCode
+) -> None:
+    assert change(admin, GROUP, "g", (HEARTBEAT, SET, "6000")) is ErrorCode.none
+    assert change(admin, GROUP, "g", (name, operation, value)) is code
+    assert values_of(describe(admin, 4, GROUP, "g"))[HEARTBEAT] == ("6000", FROM_GROUP)
+    assert admin.topics.document(Kind.GROUP_CONFIGS) == {"g": {HEARTBEAT: "6000"}}
+
+
+def test_a_change_of_a_group_that_is_only_looked_at_is_not_made(admin: Admin) -> None:
+    for value, code in (("50000", ErrorCode.none), ("1", ErrorCode.invalid_config)):
+        assert change(admin, GROUP, "g", (SESSION, SET, value), validate_only=True) is code
+    assert not admin.topics.document(Kind.GROUP_CONFIGS)
+
+
+def test_alter_configs_replaces_all_that_a_group_has(admin: Admin) -> None:
+    change(admin, GROUP, "other", (SESSION, SET, "50000"))
+    change(admin, GROUP, "g", (SESSION, SET, "50000"))
+    for configs, left in (({HEARTBEAT: "7000"}, {"g": {HEARTBEAT: "7000"}}), ({}, {})):
+        given = [{"name": name, "value": value} for name, value in configs.items()]
+        resource = {"resource_type": GROUP, "resource_name": "g", "configs": given}
+        (response,) = admin.ask("alter_configs", 2, resources=[resource]).responses
+        assert response.error_code is ErrorCode.none
+        assert admin.topics.document(Kind.GROUP_CONFIGS) == {"other": {SESSION: "50000"}, **left}
+
+
+def test_what_groups_have_of_their_own_has_a_bound(admin: Admin) -> None:
+    assert change(admin, GROUP, "g", (SESSION, SET, "50000")) is ErrorCode.none
+    filler = {f"{number:0>200}": {SESSION: "50000"} for number in range(MOST_BYTES // 250)}
+    at_once(admin.topics.changing_document(Kind.GROUP_CONFIGS, lambda old: {**old, **filler}, CLOCK.now()))
+    codes = {change(admin, GROUP, letter * 20_000, (SESSION, SET, "50000")) for letter in "abcdefgh"}
+    assert ErrorCode.policy_violation in codes
+    assert change(admin, GROUP, "g", (SESSION, DELETE, None)) is ErrorCode.none
 
 
 def test_resources_that_have_configs_are_listed(admin: Admin) -> None:
@@ -397,4 +456,6 @@ def test_resources_that_have_configs_are_listed(admin: Admin) -> None:
     assert listed(0) == (ErrorCode.none, [])
     assert listed(1, resource_types=[]) == (ErrorCode.none, [("1", BROKER), ("orders", TOPIC)])
     assert listed(1, resource_types=[TOPIC, GROUP]) == (ErrorCode.none, [("orders", TOPIC)])
+    change(admin, GROUP, "g", (SESSION, SET, "50000"))
+    assert listed(1, resource_types=[GROUP]) == (ErrorCode.none, [("g", GROUP)])
     assert listed(1, resource_types=[TOPIC, 3]) == (ErrorCode.unsupported_version, [])

@@ -1,4 +1,4 @@
-"""Users, rights and quotas, as a broker sees them where the brokers agree."""
+"""Users, rights, quotas and configs of groups, as a broker sees them where the brokers agree."""
 
 import asyncio
 import logging

@@ -1,7 +1,7 @@
-"""What brokers keep about users, rights and quotas: one JSON object of each kind, changed as a whole.
+"""What brokers keep about users, rights, quotas and groups' configs: one JSON object of each kind, changed as a whole.
 
 A server that stands alone keeps them in its log of topics, the brokers of a cluster where they agree. Each entry has a
-key of its own, so that it can be found and replaced: a user's name, a binding, an entity of quotas.
+key of its own, so that it can be found and replaced: a user's name, a binding, an entity of quotas, a group.
 """
 
 import json
@@ -21,6 +21,7 @@ class Kind(StrEnum):
     USERS = "users"
     ACLS = "acls"
     QUOTAS = "quotas"
+    GROUP_CONFIGS = "group-configs"
 
 
 class TooMuch(Exception):

@@ -3,19 +3,22 @@
 There is one node, so what is set for "this broker" and for "all brokers" is one and the same set of values.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
 from oncelog.clock import Now
 from oncelog.log.work_steps import Steps
+from oncelog.security.documents import Document
+from oncelog.security.documents import Kind as DocumentKind
 from oncelog.security.operations import Operation as Right
 from oncelog.security.operations import Resource as Guarded
+from oncelog.server import client_metrics, group_configs
 from oncelog.server.access import Rights
 from oncelog.server.api_rights import demand, demand_cluster
 from oncelog.server.errors import ErrorCode, KafkaError
-from oncelog.server.fixed_configs import CLIENT_METRICS, GROUPS, FixedConfig, FixedConfigs
+from oncelog.server.group_configs import GROUP_CONFIGS
 from oncelog.server.settings import SETTINGS, Settings
 from oncelog.server.settings_reading import conflicts
 from oncelog.server.topic_configs import TOPIC_CONFIGS, effective
@@ -34,9 +37,6 @@ class Resource(IntEnum):
     GROUP = 32
 
 
-FIXED: Final[Mapping[int, FixedConfigs]] = {Resource.CLIENT_METRICS: CLIENT_METRICS, Resource.GROUP: GROUPS}
-
-
 class Source(IntEnum):
     """Where a value comes from, numbered as in the answer to DescribeConfigs."""
 
@@ -45,6 +45,7 @@ class Source(IntEnum):
     ALL_BROKERS = 3
     STATIC = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 # As the answer to DescribeConfigs numbers types.
@@ -104,9 +105,12 @@ def describe(topics: Topics, resource_type: int, name: str) -> list[Entry]:
         return describe_topic(topics.settings, existing_topic(topics, name))
     if resource_type == Resource.BROKER:
         return describe_broker(topics.settings, name)
-    if resource_type in FIXED:
-        FIXED[resource_type].check_name(name)
-        return [_fixed_entry(key, config) for key, config in FIXED[resource_type].configs.items()]
+    if resource_type == Resource.GROUP:
+        group_configs.check_name(name)
+        return describe_group(topics, name)
+    if resource_type == Resource.CLIENT_METRICS:
+        client_metrics.check_name(name)
+        return [_fixed_entry(key, config) for key, config in client_metrics.CONFIGS.items()]
     raise unsupported_resource(resource_type)
 
 
@@ -122,17 +126,23 @@ def describe_configs(settings: Settings, own: Mapping[str, str]) -> list[Entry]:
         synonyms = [Synonym(name, own[name], Source.TOPIC)] if name in own else []
         for broker_name in config.broker_names:
             synonyms += _broker_synonyms(settings, broker_name)
-        entries.append(
-            Entry(
-                name=name,
-                value=text_of(values[name]),
-                source=synonyms[0].source if synonyms else Source.DEFAULT,
-                config_type=_config_type(config.setting),
-                doc=config.setting.doc,
-                is_read_only=False,
-                synonyms=synonyms,
-            )
-        )
+        entries.append(_changeable_entry(config.setting, values[name], synonyms))
+    return entries
+
+
+def describe_group(topics: Topics, name: str) -> list[Entry]:
+    """As it was set: where that is out of bounds by now, the nearest value counts."""
+    own, settings = group_configs.own_of(topics.document(DocumentKind.GROUP_CONFIGS), name), topics.settings
+    values = group_configs.parsed(own)
+    entries = []
+    for key, config in GROUP_CONFIGS.items():
+        synonyms = [Synonym(key, own[key], Source.GROUP)] if key in values else []
+        if config.broker_name in SETTINGS:
+            synonyms += _broker_synonyms(settings, config.broker_name)
+        else:
+            synonyms.append(Synonym(config.broker_name, text_of(config.setting.default), Source.DEFAULT))
+        value = values.get(key, config.broker_value(settings))
+        entries.append(_changeable_entry(config.setting, value, synonyms))
     return entries
 
 
@@ -152,7 +162,19 @@ def describe_broker(settings: Settings, name: str) -> list[Entry]:
     return entries
 
 
-def _fixed_entry(name: str, config: FixedConfig) -> Entry:
+def _changeable_entry(setting: Setting, value: Any, synonyms: list[Synonym]) -> Entry:
+    return Entry(
+        name=setting.name,
+        value=text_of(value),
+        source=synonyms[0].source if synonyms else Source.DEFAULT,
+        config_type=_config_type(setting),
+        doc=setting.doc,
+        is_read_only=False,
+        synonyms=synonyms,
+    )
+
+
+def _fixed_entry(name: str, config: client_metrics.FixedConfig) -> Entry:
     return Entry(
         name=name,
         value=config.value,
@@ -160,7 +182,6 @@ def _fixed_entry(name: str, config: FixedConfig) -> Entry:
         config_type=_TYPES[config.kind],
         doc=config.doc,
         is_read_only=True,
-        synonyms=[] if config.synonym is None else [Synonym(config.synonym, config.value, Source.DEFAULT)],
     )
 
 
@@ -215,11 +236,17 @@ def alter(
         _check_broker_configs(topics.settings, changed)
         if not validate_only:
             yield from topics.altering_broker_configs(changed, now)
-    elif resource_type in FIXED:
-        fixed = FIXED[resource_type]
-        fixed.check_name(name)
+    elif resource_type == Resource.GROUP:
+        group_configs.check_name(name)
+        changing = _changing_group(topics.settings, name, list(changes))
+        if validate_only:
+            changing(topics.document(DocumentKind.GROUP_CONFIGS))
+        else:
+            yield from topics.changing_document(DocumentKind.GROUP_CONFIGS, changing, now)
+    elif resource_type == Resource.CLIENT_METRICS:
+        client_metrics.check_name(name)
         for change in changes:
-            fixed.check_change(change.name, None if change.operation == Operation.DELETE else change.value)
+            client_metrics.check_change(change.name, None if change.operation == Operation.DELETE else change.value)
     else:
         raise unsupported_resource(resource_type)
 
@@ -235,13 +262,29 @@ def replace(
     """Make these the resource's only own configs, as AlterConfigs has it: what is not named is back at its default."""
     wanted = list(configs)
     named = {key for key, _ in wanted}
-    if resource_type == Resource.TOPIC:
-        have: Mapping[str, str] = existing_topic(topics, name).configs
-    else:
-        have = topics.settings.changed if resource_type == Resource.BROKER else {}
+    have = _own(topics, resource_type, name)
     changes = [Change(key, Operation.DELETE, None) for key in have if key not in named]
     changes += [Change(key, Operation.SET, value) for key, value in wanted]
     return alter(topics, resource_type, name, changes, now, validate_only=validate_only)
+
+
+def _own(topics: Topics, resource_type: int, name: str) -> Mapping[str, str]:
+    if resource_type == Resource.TOPIC:
+        return existing_topic(topics, name).configs
+    if resource_type == Resource.GROUP:
+        return group_configs.own_of(topics.document(DocumentKind.GROUP_CONFIGS), name)
+    return topics.settings.changed if resource_type == Resource.BROKER else {}
+
+
+def _changing_group(settings: Settings, name: str, changes: Sequence[Change]) -> Callable[[Document], Document]:
+    known = {key: config.setting for key, config in GROUP_CONFIGS.items()}
+
+    def change(document: Document) -> Document:
+        have = group_configs.own_of(document, name)
+        own = _changed(have, changes, known, lambda key: GROUP_CONFIGS[key].broker_value(settings))
+        return group_configs.with_own(document, name, group_configs.check(settings, own))
+
+    return change
 
 
 def _changed(

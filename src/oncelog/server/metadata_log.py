@@ -3,7 +3,7 @@
     key             value (JSON)
     topic:NAME      {"id": ..., "partitions": n, "configs": {...}, "internal": false, "deleting": false}; null: gone
     broker          {"configs": {...}}: the server's settings changed while it ran
-    users, acls, quotas   all of them: see `security/documents.py`
+    users, acls, quotas, group-configs   all of them: see `security/documents.py`
 
 A change is sure when its record is on the disk. Folders are made before the record that speaks of them and removed
 after it, so a crash between two steps leaves either the old state or the new one, and folders that no record knows.

@@ -145,6 +145,13 @@ def _pairs_that_clash(settings: Settings) -> list[tuple[bool, str]]:
             settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms,
             "group.min.session.timeout.ms is above group.max.session.timeout.ms",
         ),
+        *(
+            (
+                settings.value(f"group.consumer.min.{each}") > settings.value(f"group.consumer.max.{each}"),
+                f"group.consumer.min.{each} is above group.consumer.max.{each}",
+            )
+            for each in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+        ),
         (
             settings.log_cleaner_min_compaction_lag_ms > settings.log_cleaner_max_compaction_lag_ms,
             "log.cleaner.min.compaction.lag.ms is above log.cleaner.max.compaction.lag.ms",

@@ -185,9 +185,9 @@ class Topics(ABC):
 
     @abstractmethod
     def changing_document(self, kind: Kind, change: Change, now: Now) -> Steps[None]:
-        """Of users, rights or quotas. What `change` raises is raised here, and nothing has changed then."""
+        """Of users, rights, quotas or configs of groups. What `change` raises is raised here, and nothing has changed then."""
 
-    # Users, rights and quotas
+    # Users, rights, quotas, configs of groups
 
     @property
     @abstractmethod

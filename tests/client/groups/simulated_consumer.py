@@ -37,7 +37,7 @@ class ConsumerWorld(World):
     def __init__(self, seed: int, *, is_slow: bool = True) -> None:
         super().__init__(seed)
         self.topics = ModelTopics()
-        self.group = ConsumerGroup("g", LIMITS)
+        self.group = ConsumerGroup("g", lambda _: LIMITS)
         self.log: list[KeyValue] = []
         self.node_id = 1
         self.is_slow = is_slow  # some calls of the application take longer than a session, or than a rebalance may

@@ -1,12 +1,56 @@
 """What web consoles and tools that manage a cluster ask for: configs of groups and of metrics, the quorum, moves to
 where partitions are, access rules where there is no authorizer."""
 
+from datetime import timedelta
 from typing import Any
 
 from tests.peers.questions.asking import QUESTIONS, Question, question, settled
 from tests.raw import RawConnection
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+OF_GROUP = 8  # where a value comes from
+SESSION, HEARTBEAT, ISOLATION = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms", "share.isolation.level"
+ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"  # its default is another one here
+WORDED = (ISOLATION, "share.auto.offset.reset", "share.renew.acknowledge.enable")
+GROUPS_CONFIGS = (
+    *(f"{kind}.session.timeout.ms" for kind in ("consumer", "share", "streams")),
+    *(f"{kind}.heartbeat.interval.ms" for kind in ("consumer", "share", "streams")),
+    *(f"{kind}.assignment.interval.ms" for kind in ("consumer", "share", "streams")),
+    *(f"share.{each}" for each in ("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms")),
+    *("streams.initial.rebalance.delay.ms", "streams.num.standby.replicas"),
+    *WORDED,
+)
+AROUND = (0, 1, 2, 5, 10, 100, 1_000, 5_000, 10_000, 15_000, 30_000, 45_000, 60_000, 2**31 - 1)
+NUMBERS = sorted({"", " ", "x", "1.5", " 5000 ", *(str(each + by) for each in AROUND for by in (-1, 0, 1))})
+DURATIONS = (
+    "P1D",
+    "PT1H",
+    "PT1H30M",
+    "P1DT2H3M4.5S",
+    "-PT1H",
+    "PT-1H",
+    "P",
+    "PT",
+    "1h",
+    "P1M",
+    "P1Y",
+    "P1W",
+    "PT0S",
+    "",
+)
+WORDS = (
+    *("earliest", "latest", "EARLIEST", "Latest", "none", "", " ", "true", "TRUE", " true ", "false", "yes", "0"),
+    *("read_committed", "read_uncommitted", "READ_COMMITTED", " read_committed "),
+    *(f"by_duration:{each}" for each in DURATIONS),
+    *(
+        "by_duration",
+        "BY_DURATION:PT1H",
+        "by_duration:pt1h",
+        "by_duration:PT1.123456789S",
+        "by_duration:PT1.1234567891S",
+    ),
+    *("by_duration:PT+1H", "by_duration:+PT1H", "by_duration:PT1.S", "by_duration:P-1DT25H", "by_duration: PT1H"),
+)
 
 # --- configs --------------------------------------------------------------------------------------------------------
 
@@ -34,8 +78,132 @@ def altered(c: RawConnection, kind: int, name: str, *changes: tuple[str, int, st
 
 @question
 def describe_the_configs_of_a_group(c: RawConnection, topic: str) -> object:
+    names = [each for each in GROUPS_CONFIGS if each != ASSIGNMENT_INTERVAL]
     some = ["share.session.timeout.ms", "no.such"]
-    return configs_of(c, GROUP, topic), configs_of(c, GROUP, topic, some), configs_of(c, GROUP, "")
+    return configs_of(c, GROUP, topic, names), configs_of(c, GROUP, topic, some), configs_of(c, GROUP, "")
+
+
+@question
+def describe_how_often_a_group_shares_anew(c: RawConnection, topic: str) -> object:
+    (result,) = c.call("describe_configs", 4, resources=[described(topic, [ASSIGNMENT_INTERVAL])]).results
+    return [result.error_code.name, [each.value for each in result.configs]]
+
+
+@question
+def the_names_of_a_groups_configs(c: RawConnection, topic: str) -> object:
+    (result,) = c.call("describe_configs", 4, resources=[described(topic, None)], include_synonyms=True).results
+    return sorted(each.name for each in result.configs), {each.read_only for each in result.configs}
+
+
+def described(name: str, keys: list[str] | None) -> dict[str, Any]:
+    return {"resource_type": GROUP, "resource_name": name, "configuration_keys": keys}
+
+
+def set_of(c: RawConnection, group: str, *changes: tuple[str, int, str | None], validate_only: bool = False) -> str:
+    configs = [{"name": key, "config_operation": how, "value": value} for key, how, value in changes]
+    asked = {"resource_type": GROUP, "resource_name": group, "configs": configs}
+    (response,) = c.call("incremental_alter_configs", 1, resources=[asked], validate_only=validate_only).responses
+    return str(response.error_code.name)
+
+
+def own_of(c: RawConnection, group: str) -> object:
+    """What is as it was set, with all that it goes before."""
+    names = [each for each in GROUPS_CONFIGS if each != ASSIGNMENT_INTERVAL]
+    (result,) = c.call("describe_configs", 4, resources=[described(group, names)], include_synonyms=True).results
+    return [
+        (each.name, each.value, [(one.name, one.value, one.source) for one in each.synonyms])
+        for each in sorted(result.configs, key=lambda each: each.name)
+        if each.config_source == OF_GROUP
+    ]
+
+
+def is_listed(c: RawConnection, group: str) -> bool:
+    answer = c.call("list_config_resources", 1, resource_types=[GROUP])
+    return group in {each.resource_name for each in answer.config_resources}
+
+
+def names_of(c: RawConnection, group: str) -> list[str]:
+    return [name for name, *_ in own_of(c, group)]  # type: ignore[attr-defined]
+
+
+@question
+def set_the_configs_of_a_group(c: RawConnection, topic: str) -> object:
+    told: list[object] = []
+
+    def change(*changes: tuple[str, int, str | None], wanted: list[str]) -> None:
+        told.append(set_of(c, topic, *changes))
+        told.append(settled(lambda: names_of(c, topic), wanted))
+        told.append(own_of(c, topic))
+        told.append(settled(lambda: is_listed(c, topic), bool(wanted)))
+
+    change((SESSION, 0, "50000"), wanted=[SESSION])
+    change(
+        (HEARTBEAT, 0, "6000"), ("share.isolation.level", 0, "read_committed"), wanted=[HEARTBEAT, SESSION, ISOLATION]
+    )
+    change((SESSION, 1, None), wanted=[HEARTBEAT, ISOLATION])
+    told.append(set_of(c, topic, (SESSION, 0, "50000"), validate_only=True))
+    change((HEARTBEAT, 1, None), (ISOLATION, 1, None), wanted=[])
+    return told
+
+
+@question
+def replace_the_configs_of_a_group(c: RawConnection, topic: str) -> object:
+    told: list[object] = [set_of(c, topic, (SESSION, 0, "50000")), settled(lambda: names_of(c, topic), [SESSION])]
+    for wanted in ({HEARTBEAT: "7000"}, {}):
+        configs = [{"name": key, "value": value} for key, value in wanted.items()]
+        asked = {"resource_type": GROUP, "resource_name": topic, "configs": configs}
+        (response,) = c.call("alter_configs", 2, resources=[asked], validate_only=False).responses
+        told += [response.error_code.name, settled(lambda: names_of(c, topic), list(wanted))]
+    return told
+
+
+@question
+def which_values_the_configs_of_a_group_take(c: RawConnection, topic: str) -> object:
+    answers = []
+    for name in GROUPS_CONFIGS:
+        texts = WORDS if name in WORDED else NUMBERS
+        asked = [(name, text, set_of(c, topic, (name, 0, text), validate_only=True)) for text in texts]
+        answers += [(each, text) for each, text, error in asked if error == "none"]
+        answers += sorted({(each, error) for each, _, error in asked})
+    return answers
+
+
+@question
+def changes_of_a_group_that_are_none(c: RawConnection, topic: str) -> object:
+    return [
+        set_of(c, topic, *changes, validate_only=True)
+        for changes in (
+            [(SESSION, 2, "50000")],
+            [(SESSION, 3, "45000")],
+            [("no.such", 2, "1")],
+            [("no.such", 1, None)],
+            [("no.such", 0, "1")],
+            [(SESSION, 0, None)],
+            [(SESSION, 0, "50000"), (SESSION, 0, "50001")],
+            [(SESSION, 0, "50000"), (HEARTBEAT, 0, "50001")],
+            [("group.consumer.session.timeout.ms", 0, "50000")],
+            [("consumer.assignor.offload.enable", 0, "true")],
+        )
+    ]
+
+
+@question
+def a_group_has_the_heartbeats_that_were_set(c: RawConnection, topic: str) -> object:
+    c.create_topic(topic)
+    group = f"{topic}-group"
+
+    def beat() -> object:
+        joining: dict[str, Any] = {"group_id": group, "member_id": "bWVtYmVyLW51bWJlci0wMA", "member_epoch": 0}
+        joining |= {"instance_id": None, "rack_id": None, "rebalance_timeout": timedelta(seconds=45)}
+        joining |= {"subscribed_topic_names": [topic], "subscribed_topic_regex": None, "topic_partitions": []}
+        answer = c.call("consumer_group_heartbeat", 1, **joining)
+        return answer.heartbeat_interval / timedelta(milliseconds=1) if answer.error_code.name == "none" else None
+
+    c.call("find_coordinator", 4, key_type=0, coordinator_keys=[group])  # Kafka makes a topic for it first
+    first = settled(beat, 5_000, patience_s=30)
+    longer = set_of(c, group, (HEARTBEAT, 0, "9000")), settled(beat, 9_000)
+    common = set_of(c, group, (HEARTBEAT, 1, None)), settled(beat, 5_000)
+    return first, longer, common
 
 
 @question
@@ -72,11 +240,8 @@ def leave_the_configs_of_client_metrics_as_they_are(c: RawConnection, topic: str
 
 
 @question
-def change_the_configs_of_a_group_and_of_client_metrics(c: RawConnection, topic: str) -> object:
-    return [
-        *altered(c, GROUP, topic, ("consumer.session.timeout.ms", 0, "50000")),
-        *altered(c, CLIENT_METRICS, topic, ("interval.ms", 0, "1000")),
-    ]
+def change_the_configs_of_client_metrics(c: RawConnection, topic: str) -> object:
+    return altered(c, CLIENT_METRICS, topic, ("interval.ms", 0, "1000"))
 
 
 @question

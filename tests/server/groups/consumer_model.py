@@ -108,7 +108,7 @@ class Model:
         self.limits = ConsumerLimits(
             session_timeout_ms=SESSION_MS, heartbeat_interval_ms=BEAT_MS, max_members=6, assignors=(assignor,)
         )
-        self.group = ConsumerGroup("g", self.limits)
+        self.group = ConsumerGroup("g", lambda _: self.limits)
         self.log: list[KeyValue] = []
         self.clients = [Client(f"c{n}", instance_id=f"s{n}" if n >= 4 else None) for n in range(6)]
 
@@ -281,7 +281,7 @@ class Model:
 
 
 def replayed(log: list[KeyValue], limits: ConsumerLimits = LIMITS) -> ConsumerGroup:
-    group = ConsumerGroup("g", limits)
+    group = ConsumerGroup("g", lambda _: limits)
     for data, value in log:
         key = decode_key(data)
         assert key is not None

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from oncelog.log.work_steps import at_once
+from oncelog.security.documents import Document, Kind
 from oncelog.server.api import apis
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
+from oncelog.server.group_configs import with_own
 from oncelog.server.groups.consumer import place_sharing
 from oncelog.server.groups.consumer.assignors import Subscriber, range_, uniform
 from oncelog.server.groups.consumer.records import decode, decode_key, encode
@@ -306,6 +309,42 @@ def test_a_large_group_does_not_share_anew_for_each_who_comes() -> None:
     house.timers.advance(1_000)
     later = beat(house, "a", soon.epoch)
     assert (soon.assigned, len(assigned(first)), len(assigned(second)), len(assigned(later))) == (None, 4, 0, 2)
+
+
+def set_of_group(house: House, **own: str) -> None:
+    configs = {f"consumer.{name.replace('_', '.')}": value for name, value in own.items()}
+
+    def change(document: Document) -> Document:
+        return with_own(document, "g", configs)
+
+    at_once(house.topics.changing_document(Kind.GROUP_CONFIGS, change, house.clock.now()))
+
+
+def test_what_a_group_has_of_its_own_counts_from_the_next_heartbeat_on() -> None:
+    house = House()
+    house.make_topic("t")
+    answer = beat(house, "a")
+    set_of_group(house, session_timeout_ms="60000", heartbeat_interval_ms="9000")
+    longer = beat(house, "a", answer.epoch)
+    assert (answer.heartbeat_interval_ms, longer.heartbeat_interval_ms) == (5_000, 9_000)
+    house.timers.advance(59_999)
+    assert group_of(house).members
+    set_of_group(house)
+    assert beat(house, "a", answer.epoch).heartbeat_interval_ms == 5_000
+    house.timers.advance(45_000)
+    assert not group_of(house).members
+
+
+def test_what_a_group_has_of_its_own_outlives_a_restart() -> None:
+    house = House()
+    house.make_topic("t")
+    set_of_group(house, session_timeout_ms="60000")
+    beat(house, "a")
+    house = house.after_restart()
+    house.timers.advance(59_999)
+    assert group_of(house).members
+    house.timers.advance(1)
+    assert not group_of(house).members
 
 
 # Among brokers

@@ -1,4 +1,4 @@
-"""Configurations of topics and brokers, read and changed."""
+"""Configurations of topics, brokers and groups, read and changed."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,8 @@ from oncelog.client.net.retry import Outcomes
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
 
+GROUP = 32
+
 
 async def describe_configs(
     brokers: "Brokers", resources: Sequence[ConfigResource], timeouts: Timeouts
@@ -21,7 +23,7 @@ async def describe_configs(
             resources=tuple(
                 spoken.new(
                     "DescribeConfigsResource",
-                    resource_type=int(each.type),
+                    resource_type=_number(each.type),
                     resource_name=each.name,
                     configuration_keys=None,
                 )
@@ -62,7 +64,7 @@ async def incremental_alter_configs(
             resources=tuple(
                 spoken.new(
                     "AlterConfigsResource",
-                    resource_type=int(each.type),
+                    resource_type=_number(each.type),
                     resource_name=each.name,
                     configs=tuple(
                         spoken.new(
@@ -93,8 +95,8 @@ async def _ask(
     build: Callable[[Sequence[ConfigResource]], Callable[[Any], Any]],
     read: Callable[[Any], list[tuple[Any, object]]],
 ) -> Outcomes[ConfigResource]:
-    """A broker is asked about itself; about topics, any."""
-    given = {(int(each.type), each.name): each for each in resources}
+    """A broker is asked about itself; about topics and groups, any."""
+    given = {(_number(each.type), each.name): each for each in resources}
 
     async def ask_node(node_id: int, asked: list[ConfigResource]) -> Outcomes[ConfigResource]:
         node = None if node_id < 0 else node_id
@@ -114,6 +116,11 @@ async def _ask(
 
     outcomes: Outcomes[ConfigResource] = await timeouts.ask(given.values(), once)
     return outcomes
+
+
+def _number(kind: ResourceType) -> int:
+    """Groups have another one here than in access rules."""
+    return GROUP if kind is ResourceType.GROUP else int(kind)
 
 
 def _node(resource: ConfigResource) -> int:

@@ -28,6 +28,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    GROUP_CONFIG = 8
 
 
 class AlterOperation(IntEnum):
@@ -62,8 +63,8 @@ class AlterConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """A topic or a broker; to change it, with what is to change. Its type may be a word or a number, too, as in
-    confluent-kafka."""
+    """A topic, a broker or a group; to change it, with what is to change. Its type may be a word or a number, too, as
+    in confluent-kafka."""
 
     type: ResourceType
     name: str
@@ -81,7 +82,8 @@ def _resource_type(given: object) -> ResourceType:
     if isinstance(given, int) and given in ResourceType._value2member_map_:
         return ResourceType(given)
     raise invalid_argument(
-        f"the type of a ConfigResource is ResourceType.TOPIC or .BROKER, or 'topic' or 'broker', not {given!r}"
+        f"the type of a ConfigResource is ResourceType.TOPIC, .BROKER or .GROUP, or 'topic', 'broker' or 'group', "
+        f"not {given!r}"
     )
 
 

@@ -1,12 +1,13 @@
 """ListConfigResources, versions 0 to 1 (KIP-1142; version 0 is ListClientMetricsResources of KIP-714).
 
-Nothing is set for groups and clients' metrics (`fixed_configs.py`), so none of them is listed; neither are loggers,
-which cannot be described.
+Groups are listed that have configs of their own. Nothing is set for clients' metrics (`client_metrics.py`), so none of
+them is listed; neither are loggers, which cannot be described.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
+from oncelog.security.documents import Kind
 from oncelog.security.operations import Operation
 from oncelog.server.api import Api
 from oncelog.server.api_rights import demand_cluster
@@ -29,12 +30,14 @@ async def handle(request: Any, call: Call) -> Any:
     if Resource.BROKER in wanted:
         brokers = (str(each[0]) for each in call.broker.brokers(call.listener, call.local_host))
     topics = call.broker.topics.all() if Resource.TOPIC in wanted else ()
+    groups = list(call.broker.topics.document(Kind.GROUP_CONFIGS)) if Resource.GROUP in wanted else ()
     return call.new(
         "ListConfigResourcesResponse",
         error_code=ErrorCode.none,
         config_resources=(
             *await call.each(brokers, lambda name: _resource(Resource.BROKER, name, call)),
             *await call.each(topics, lambda topic: _resource(Resource.TOPIC, topic.name, call)),
+            *await call.each(groups, lambda name: _resource(Resource.GROUP, name, call)),
         ),
     )
 

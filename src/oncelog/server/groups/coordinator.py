@@ -21,7 +21,7 @@ from oncelog.server.groups.effect_telling import are_many, once_settled, telling
 from oncelog.server.groups.forgetting import MINUTE_MS, REMOVED_AT_A_TIME, Forgetting
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.in_transactions import CommitsInTransactions
-from oncelog.server.groups.limits import consumer_limits_of, limits_of
+from oncelog.server.groups.limits import limits_of
 from oncelog.server.groups.messages import (
     MEMBER_BYTES,
     Answer,
@@ -72,7 +72,7 @@ class GroupCoordinator:
         self.consumer = ConsumerGroups(
             settings, topics, self._store, self._has_room, self._has_memory, self._came, self._tell
         )
-        memory = GroupMemory(self._store, self._limits, consumer_limits_of(settings), clock, self._came, self._went)
+        memory = GroupMemory(self._store, self._limits, self.consumer.limits.of, clock, self._came, self._went)
         self._moves = Moves(memory)
         self.in_transactions = CommitsInTransactions(
             self._store, self._new_group, self.check_name, self.consumer.places

@@ -1,5 +1,6 @@
 """What the settings let groups be, in both protocols."""
 
+from oncelog.server.group_configs import NOTHING, Own, effective
 from oncelog.server.groups.consumer.values import ConsumerLimits
 from oncelog.server.groups.messages import GroupLimits
 from oncelog.server.settings import Settings
@@ -17,12 +18,14 @@ def limits_of(settings: Settings) -> GroupLimits:
     )
 
 
-def consumer_limits_of(settings: Settings) -> ConsumerLimits:
+def consumer_limits_of(settings: Settings, own: Own = NOTHING) -> ConsumerLimits:
+    """`own`: the configs of one group."""
+    values = effective(settings, own)
     return ConsumerLimits(
-        session_timeout_ms=settings.group_consumer_session_timeout_ms,
-        heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
+        session_timeout_ms=values["consumer.session.timeout.ms"],
+        heartbeat_interval_ms=values["consumer.heartbeat.interval.ms"],
+        assignment_interval_ms=values["consumer.assignment.interval.ms"],
         max_members=settings.group_consumer_max_size,
-        assignment_interval_ms=settings.group_consumer_assignment_interval_ms,
         assignors=settings.group_consumer_assignors,
         may_upgrade=settings.group_consumer_migration_policy in ("upgrade", BOTH_WAYS),
         may_downgrade=settings.group_consumer_migration_policy in ("downgrade", BOTH_WAYS),

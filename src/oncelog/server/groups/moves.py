@@ -9,7 +9,7 @@ from oncelog.server.coordinator_topic import BadRecord
 from oncelog.server.groups import records
 from oncelog.server.groups.consumer import records as consumer_records
 from oncelog.server.groups.consumer.group import ConsumerGroup
-from oncelog.server.groups.consumer.values import ConsumerLimits
+from oncelog.server.groups.consumer.values import LimitsOf
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.messages import GroupLimits, StoredGroup
 from oncelog.server.groups.offsets import TopicPartition
@@ -26,7 +26,7 @@ class GroupMemory:
         self,
         store: GroupStore,
         limits: GroupLimits,
-        consumer_limits: ConsumerLimits,
+        consumer_limits_of: LimitsOf,
         clock: Clock,
         came: Callable[[AnyGroup], None],
         went: Callable[[AnyGroup], None],
@@ -34,7 +34,7 @@ class GroupMemory:
         self.topic = store.topic
         self.store = store
         self.limits = limits
-        self.consumer_limits = consumer_limits
+        self.consumer_limits_of = consumer_limits_of
         self.clock = clock
         self.came = came
         self._went = went
@@ -89,7 +89,7 @@ class FoundGroups:
             return
         group = self._consumer_groups.get(key.group)
         if group is None:
-            group = self._consumer_groups[key.group] = ConsumerGroup(key.group, self._memory.consumer_limits)
+            group = self._consumer_groups[key.group] = ConsumerGroup(key.group, self._memory.consumer_limits_of)
         group.members.apply(consumer_records.decode(key, value))
 
     def note_open(self, pid: int, open_records: Records) -> None:

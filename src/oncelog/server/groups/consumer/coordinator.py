@@ -13,7 +13,7 @@ from oncelog.server.groups.consumer.records import encode
 from oncelog.server.groups.consumer.topics import Found
 from oncelog.server.groups.consumer.values import JOINS, Beat, BeatAnswer, Place
 from oncelog.server.groups.group import Group
-from oncelog.server.groups.limits import consumer_limits_of, limits_of
+from oncelog.server.groups.limits import limits_of
 from oncelog.server.groups.messages import (
     MEMBER_BYTES,
     Effect,
@@ -26,6 +26,7 @@ from oncelog.server.groups.messages import (
     knows_all,
 )
 from oncelog.server.groups.offsets import TopicPartition
+from oncelog.server.groups.own_limits import OwnLimits
 from oncelog.server.groups.records import encode_stored
 from oncelog.server.groups.store import AnyGroup, GroupStore, Settled
 from oncelog.server.settings import Settings
@@ -50,7 +51,7 @@ class ConsumerGroups:
         self._topics = topics
         self.finding = Finding(topics)
         self._store = store
-        self._limits = consumer_limits_of(settings)
+        self.limits = OwnLimits(settings, topics)
         self._classic_limits = limits_of(settings)
         self._has_room = has_room
         self._has_memory = has_memory
@@ -76,11 +77,11 @@ class ConsumerGroups:
         self, group_id: str, beat: Beat, may_know: MayKnow, now: Now, found: Found | None = None
     ) -> tuple[BeatAnswer, Settled]:
         """Once the name was checked. Raises KafkaError. Nobody hears of it before it is settled."""
-        if beat.assignor is not None and beat.assignor not in self._limits.assignors:
+        if beat.assignor is not None and beat.assignor not in self.limits.common.assignors:
             raise KafkaError(
                 ErrorCode.unsupported_assignor,
                 f"ServerAssignor {beat.assignor} is not supported. Supported assignors: "
-                f"{', '.join(self._limits.assignors)}.",
+                f"{', '.join(self.limits.common.assignors)}.",
             )
         self._check_memory(self._more_bytes(group_id, beat))
         former = self._store.groups.get(group_id)
@@ -250,13 +251,13 @@ class ConsumerGroups:
             host = beat.client_host.lstrip("/")
             if not self._has_room(group_id, host, now):
                 raise KafkaError(ErrorCode.group_max_size_reached, "There are as many groups as there may be.")
-            made = ConsumerGroup(group_id, self._limits, host)
+            made = ConsumerGroup(group_id, self.limits.of, host)
             self._store.add(made)
             return made, ()
         if former.is_empty:
-            group = ConsumerGroup(group_id, self._limits, former.made_by)
+            group = ConsumerGroup(group_id, self.limits.of, former.made_by)
         else:
-            group = upgraded(former, self._limits, topics, now)
+            group = upgraded(former, self.limits.of, topics, now)
         self._store.replace(group)
         return group, () if former.is_simple else self._store.tombstones(former)
 

@@ -22,9 +22,9 @@ from oncelog.server.groups.consumer.values import (
     NEW,
     Beat,
     BeatAnswer,
-    ConsumerLimits,
     ConsumerState,
     Current,
+    LimitsOf,
     MemberCurrent,
     Place,
     Said,
@@ -42,10 +42,10 @@ class ConsumerGroup:
     has_pending_ids = False
     tells_topics = True
 
-    def __init__(self, group_id: str, limits: ConsumerLimits, made_by: str = "") -> None:
+    def __init__(self, group_id: str, limits_of: LimitsOf, made_by: str = "") -> None:
         self.group_id = group_id
         self.made_by = made_by
-        self.sharing = Sharing(group_id, limits)
+        self.sharing = Sharing(group_id, limits_of)
         self.members = self.sharing.members
         self.classic = ClassicMembers(self.sharing)
         self._is_dead = False

@@ -19,6 +19,7 @@ from oncelog.server.groups.consumer.values import (
     ConsumerLimits,
     Current,
     GroupEpoch,
+    LimitsOf,
     MemberCurrent,
     MemberSaid,
     MemberState,
@@ -38,9 +39,9 @@ MEMBERS_A_MS = 10  # in a group of that many times as many, targets are computed
 
 
 class Sharing:
-    def __init__(self, group_id: str, limits: ConsumerLimits) -> None:
+    def __init__(self, group_id: str, limits_of: LimitsOf) -> None:
         self.group_id = group_id
-        self.limits = limits
+        self._limits_of = limits_of
         self.members = Members()
         self.sessions = Sessions()
         self.state_since_wall_ms = 0  # since when it is empty, where that was seen
@@ -55,6 +56,10 @@ class Sharing:
         for member_id, said in self.members.said.items():
             self.begin_session(member_id, said, now)
             self.watch(member_id, said, NEW, self.members.current_of(member_id), now)
+
+    @property
+    def limits(self) -> ConsumerLimits:
+        return self._limits_of(self.group_id)
 
     @property
     def assignor(self) -> str:

@@ -22,6 +22,7 @@ from oncelog.server.groups.consumer.values import (
     ConsumerLimits,
     Current,
     GroupEpoch,
+    LimitsOf,
     MemberCurrent,
     MemberSaid,
     Place,
@@ -49,10 +50,10 @@ class _Moved(NamedTuple):
     has: Places
 
 
-def upgraded(former: Group, limits: ConsumerLimits, topics: KnownTopics, now: Now) -> ConsumerGroup:
+def upgraded(former: Group, limits_of: LimitsOf, topics: KnownTopics, now: Now) -> ConsumerGroup:
     """With all that is to be stored of it (`members.done`). Raises KafkaError."""
-    _check(former, limits)
-    group = ConsumerGroup(former.group_id, limits, former.made_by)
+    _check(former, limits_of(former.group_id))
+    group = ConsumerGroup(former.group_id, limits_of, former.made_by)
     try:
         moved = list(_read(former, topics))
     except Malformed:

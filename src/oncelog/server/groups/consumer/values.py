@@ -4,7 +4,7 @@ A group changes by `Change`s alone, and each of them is one record of `__consume
 in its order, is the group. None in the place of a value takes it away.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -56,6 +56,9 @@ class ConsumerLimits:
     may_upgrade: bool = True  # a group of the classic protocol, while it has members
     may_downgrade: bool = True
     max_classic_members: int = 10_000  # of a group of the classic protocol
+
+
+LimitsOf = Callable[[str], ConsumerLimits]  # of a group by its id; they may be other ones the next time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
