@@ -21,7 +21,7 @@ from oncelog.cluster.workers import SHARED, Workers
 from oncelog.log.disk import RealDisk
 from oncelog.security.documents import Change, Kind
 from oncelog.server.broker import Broker
-from oncelog.server.running import Serving, run_loop
+from oncelog.server.running import Serving, is_started, run_loop
 from oncelog.server.service import Service
 from oncelog.server.settings import Settings
 from oncelog.server.settings_reading import ZOOKEEPER, read_settings
@@ -40,6 +40,8 @@ class Server:
 
     With `brokers=3` it is a cluster of three processes, numbered from 1, each of which may be killed, paused and
     started again; topics have three copies, and acks=all waits for two of them. There may be up to 5 brokers.
+
+    With `settings={"oncelog.cluster": "zk://HOST:PORT/FOLDER"}` it is one more broker of those that agree there.
 
     With `workers=2` it is two processes that share one folder, each with some of the partitions, which may be killed,
     paused and started in the same way. There is one copy of everything; what it gives is more cores.
@@ -76,7 +78,7 @@ class Server:
             given.setdefault("log.dir", data_dir)
         self.bootstrap_servers = ""
         self._parent: Parent | None = None
-        self._service: Service | None = None
+        self._serving: Serving | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._started = threading.Event()
@@ -87,6 +89,8 @@ class Server:
             self.data_dir = self.settings.log_dir
             if brokers != 1 and workers != 1:
                 raise SettingsError("brokers and workers: each broker of a cluster is one process")
+            if workers != 1 and self.settings.oncelog_cluster is not None:
+                raise SettingsError(f"workers and {CLUSTER}: each broker of a cluster is one process")
             if brokers != 1:
                 self._parent = open_cluster(self.data_dir, brokers, given, is_secure=is_secure)
             elif workers != 1:
@@ -104,7 +108,9 @@ class Server:
     def _start(self) -> None:
         self._thread.start()
         if not until_set(self._started, START_TIMEOUT_S):
-            raise TimeoutError("the server did not start")
+            self.close()
+            where = self.settings.oncelog_cluster
+            raise TimeoutError("the server did not start" + (f": does {where} answer?" if where else ""))
         if self._failure is not None:
             until_ended(self._thread)
             raise self._failure
@@ -126,15 +132,17 @@ class Server:
 
     @property
     def service(self) -> Service:
-        if self._service is None:
+        if self._serving is None:
             raise ValueError("the brokers of a cluster are other processes: ask them by the Kafka protocol")
-        return self._service
+        service = self._serving.service if isinstance(self._serving, ClusterBroker) else self._serving
+        assert isinstance(service, Service)
+        return service
 
     @property
     def client_config(self) -> dict[str, str]:
         """How a client gets in, by librdkafka's names, which are also those of oncelog's client."""
         config = {"bootstrap.servers": self.bootstrap_servers}
-        properties = getattr(self._parent or self._service, "client_properties", {})
+        properties = getattr(self._parent or self._serving, "client_properties", {})
         return {**properties, **config}
 
     # Of a cluster
@@ -198,14 +206,14 @@ class Server:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        service = self._service = open_alone(self.settings)
+        serving = self._serving = open_service(self.settings)
         try:
-            await service.start()
-            self.bootstrap_servers = service.broker.addresses()
-            self._started.set()
-            await self._stop.wait()
+            if await is_started(serving, self._stop):
+                self.bootstrap_servers = serving.broker.addresses()
+                self._started.set()
+                await self._stop.wait()
         finally:
-            await service.stop()
+            await serving.stop()
 
 
 def open_broker(settings: Settings) -> Broker:

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import oncelog
+from oncelog import embedded
 from oncelog.chaos.life import free_ports
 from oncelog.cli import main
 from oncelog.client import NewTopic, Producer
@@ -64,6 +65,27 @@ async def test_brokers_agree_in_zookeeper_and_go_on_from_there_when_they_are_sta
     assert await tree.children("/live") == {}
     assert (await tree.get("/users") is not None) == is_secure
     await tree.close()
+
+
+@pytest.mark.peers
+def test_a_server_in_this_process_is_a_broker_among_those_that_agree_there() -> None:
+    settings: dict[str, str | int] = {"oncelog.cluster": f"zk://{somewhere(running_zookeeper())}", "default.replication.factor": 2}
+    with (
+        oncelog.Server(settings={**settings, "node.id": 1}) as first,
+        oncelog.Server(settings={**settings, "node.id": 2}) as second,
+    ):
+        produce(first.client_config, b"one")
+        admin = Admin(second.client_config)
+        (partition,) = admin.list_topics("orders").topics["orders"].partitions.values()
+        assert sorted(partition.replicas) == [1, 2]
+        assert second.service.broker.node_id == second.broker.node_id == 2
+
+
+def test_a_server_that_cannot_reach_where_brokers_agree_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "START_TIMEOUT_S", 0.5)
+    where = f"zk://127.0.0.1:{free_ports(1)[0]}/nobody"
+    with pytest.raises(TimeoutError, match=f"does {where} answer"):
+        oncelog.Server(settings={"oncelog.cluster": where})
 
 
 @pytest.fixture

@@ -232,3 +232,8 @@ def test_the_command_prints_where_workers_listen_and_ends_with_them(tmp_path: Pa
 def test_there_are_one_to_sixteen_workers(count: int, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=f"{count} workers: expected 1 to 16"):
         oncelog.Server(workers=count)
+
+
+def test_workers_are_no_brokers_of_a_cluster() -> None:
+    with pytest.raises(SettingsError, match=r"workers and oncelog\.cluster: each broker of a cluster is one process"):
+        oncelog.Server(workers=2, settings={"oncelog.cluster": "zk://127.0.0.1:1/nobody"})

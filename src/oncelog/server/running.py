@@ -70,7 +70,7 @@ async def _serve(
         loop.add_signal_handler(signal.SIGHUP, lambda: _begin(service.broker.look_at_certificates()))
     keeping: asyncio.Task[None] | None = None
     try:
-        if not await _is_started(service, stop):
+        if not await is_started(service, stop):
             return
         keeping = asyncio.create_task(keep_pauses_short())
         async with AsyncExitStack() as stack:
@@ -93,7 +93,7 @@ def _begin(work: Coroutine[Any, Any, None]) -> None:
     task.add_done_callback(_begun.discard)
 
 
-async def _is_started(service: Serving, stop: asyncio.Event) -> bool:
+async def is_started(service: Serving, stop: asyncio.Event) -> bool:
     """Not where it is told to stop before it is up, as it may be while it waits for what brokers agree by."""
     starting, stopped = asyncio.create_task(service.start()), asyncio.create_task(stop.wait())
     try:
