@@ -69,7 +69,10 @@ async def test_brokers_agree_in_zookeeper_and_go_on_from_there_when_they_are_sta
 
 @pytest.mark.peers
 def test_a_server_in_this_process_is_a_broker_among_those_that_agree_there() -> None:
-    settings: dict[str, str | int] = {"oncelog.cluster": f"zk://{somewhere(running_zookeeper())}", "default.replication.factor": 2}
+    settings: dict[str, str | int] = {
+        "oncelog.cluster": f"zk://{somewhere(running_zookeeper())}",
+        "default.replication.factor": 2,
+    }
     with (
         oncelog.Server(settings={**settings, "node.id": 1}) as first,
         oncelog.Server(settings={**settings, "node.id": 2}) as second,

@@ -185,7 +185,7 @@ class Topics(ABC):
 
     @abstractmethod
     def changing_document(self, kind: Kind, change: Change, now: Now) -> Steps[None]:
-        """Of users, rights, quotas or groups' configs. What `change` raises is raised here; nothing has changed then."""
+        """Of users, rights, quotas or groups' configs. What `change` raises is raised, and nothing has changed then."""
 
     # Users, rights, quotas, configs of groups
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.net.coordinators import Coordinators
 from oncelog.client.net.transaction import Transaction, TransactionName, begin_transaction
 from oncelog.client.saving.saved import SavedProducer
 from oncelog.error_codes import ErrorCodes as Code
@@ -37,6 +38,7 @@ class Coordinator:
         self.open: Open | None = None
         self.has_committed = False
         self.committed: list[tuple[Place, Any]] = []
+        self.coordinators = Coordinators(self.coordinator)
 
     async def coordinator(self, key: str, kind: int) -> int:
         point()

@@ -20,6 +20,7 @@ from oncelog.client.groups.commits import Committed, ToCommit
 from oncelog.client.groups.coordinator import CONSUMER, Group
 from oncelog.client.groups.membership_steps import Member
 from oncelog.client.net.brokers import Brokers
+from oncelog.client.net.coordinators import MOVED
 from oncelog.client.net.offsets import offsets_at
 from oncelog.client.net.retry import Patience, ask
 from oncelog.client.net.tasks import Tasks
@@ -31,19 +32,11 @@ T = TypeVar("T")
 _log = logging.getLogger("oncelog.client")
 
 PATIENCE_MS = 60_000  # for an answer of the coordinator or the leaders, where the caller sets no time
-NOWHERE = -1
 
 # The coordinator is another one, or not ready: it is asked for again.
-_COORDINATOR_MOVED = frozenset(
-    {
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-    }
-)
 # A member of KIP-848 has another epoch by now, which its next heartbeat tells it.
 _STALE = frozenset({KafkaError.STALE_MEMBER_EPOCH})
-_COMMIT_AGAIN = _COORDINATOR_MOVED | _STALE
+_COMMIT_AGAIN = MOVED | _STALE
 # Or it is none any more, and may read what was committed as anybody may.
 _FETCH_AGAIN = _STALE | {KafkaError.UNKNOWN_MEMBER_ID}
 
@@ -71,7 +64,6 @@ class Core:
         self.stored: dict[Partition, ToCommit] = {}  # by store_offsets()
         self._read = read
         self._notify = notify
-        self._coordinator = NOWHERE
         self._committed: dict[Partition, ToCommit] = {}  # what this consumer has committed last
         self.tasks = Tasks()
         self._commit_turn = asyncio.Lock()
@@ -257,17 +249,14 @@ class Core:
         """Ask until the coordinator answers without an error that passes by itself."""
 
         async def question() -> T:
-            if self._coordinator == NOWHERE:
-                self._coordinator = await self.brokers.coordinator(self.group_id())
-            code, answer = await attempt(self._coordinator)
+            code, answer = await attempt(await self.brokers.coordinators.node(self.group_id()))
             if code:
                 passes = is_retriable(code) or code in _FETCH_AGAIN
                 raise KafkaException(KafkaError(code, error_of(code).str(), retriable=passes))
             return answer
 
         def failed(error: KafkaError) -> None:
-            if error.code() in _COORDINATOR_MOVED or error.code() < 0:  # below 0: it was not reached, or did not answer
-                self._coordinator = NOWHERE
+            self.brokers.coordinators.failed(error, self.group_id())
 
         def gave_up(trouble: KafkaError | None) -> KafkaException:
             reason = "" if trouble is None else f"; the last attempt: {trouble.str()}"

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of, is_retriable
 from oncelog.client.net.connection import Build, Connection, Endpoint
+from oncelog.client.net.coordinators import GROUP, Coordinators
 from oncelog.client.net.metadata import BrokerAddress, Metadata
 from oncelog.client.net.opening import Opener
 from oncelog.client.net.pool import Open, Pool
@@ -20,7 +21,6 @@ from oncelog.wire.requests import RequestSchema
 if TYPE_CHECKING:
     from oncelog.client.properties import ClientSettings
 
-GROUP = 0
 BOOTSTRAP = -1  # the node id of an address at which nobody has said who he is
 IDLE_CHECKS = 4  # in the time after which a connection counts as idle
 
@@ -47,6 +47,7 @@ class Brokers:
         self._refresher = Refresher(settings, lambda: self.connection(None), self._follow_addresses, random)
         self._bootstrapping: Shared[None, Connection] = Shared()
         self._tasks = Tasks()
+        self.coordinators = Coordinators(lambda key, kind: self.coordinator(key, kind))
 
     async def start(self) -> None:
         self._tasks.begin(self._refresher.now_and_then())
@@ -207,7 +208,8 @@ class Brokers:
         return self.metadata.controller_id
 
     async def coordinator(self, key: str, kind: int = GROUP) -> int:
-        """The node that coordinates this group, or this transactional id. Asked for again while it is being found."""
+        """The node that coordinates this group, or this transactional id. Asked for again while it is being found.
+        `coordinators` keeps it."""
         for attempt in range(ATTEMPTS):
             answer = await self.request(None, "find_coordinator", lambda spoken: _find_coordinator(spoken, key, kind))
             found = answer.coordinators[0] if hasattr(answer, "coordinators") else answer

@@ -36,7 +36,7 @@ class Transaction:
 
     def __init__(self, brokers: "Brokers", name: TransactionName, patience_s: float, *, clock: Clock = CLOCK) -> None:
         self.name = name
-        self._brokers = brokers
+        self._coordinator = _Coordinator(brokers, name.transactional_id)
         self._patience = _patience(patience_s)
         self._clock = clock
         self._partitions: set[Place] = set()
@@ -65,9 +65,7 @@ class Transaction:
             )
 
         async def once() -> None:
-            answer = await _asked(
-                self._brokers, self.name.transactional_id, "add_partitions_to_txn", build, ADD_VERSIONS
-            )
+            answer = await self._coordinator.asked("add_partitions_to_txn", build, ADD_VERSIONS)
             codes = {
                 int(each.partition_error_code)
                 for topic in answer.results_by_topic_v3_and_below
@@ -76,7 +74,7 @@ class Transaction:
             refusals = codes - {0, KafkaError.OPERATION_NOT_ATTEMPTED}  # those were not, because of another one
             _raise(min(refusals or codes - {0}, default=0))
 
-        await ask(once, self._patience, clock=self._clock)
+        await ask(once, self._patience, failed=self._coordinator.failed, clock=self._clock)
         self._partitions.update(new)
 
     async def end(self, *, commits: bool) -> None:
@@ -89,10 +87,10 @@ class Transaction:
             )
 
         async def once() -> None:
-            answer = await _asked(self._brokers, self.name.transactional_id, "end_txn", build, END_VERSIONS)
+            answer = await self._coordinator.asked("end_txn", build, END_VERSIONS)
             _raise(int(answer.error_code))
 
-        await ask(once, self._patience, clock=self._clock)
+        await ask(once, self._patience, failed=self._coordinator.failed, clock=self._clock)
 
 
 async def begin_transaction(
@@ -110,17 +108,29 @@ async def begin_transaction(
             producer_epoch=-1,
         )
 
+    coordinator = _Coordinator(brokers, transactional_id)
+
     async def once() -> Identity:
-        answer = await _asked(brokers, transactional_id, "init_producer_id", build, BEGIN_VERSIONS)
+        answer = await coordinator.asked("init_producer_id", build, BEGIN_VERSIONS)
         _raise(int(answer.error_code))
         return Identity(int(answer.producer_id), int(answer.producer_epoch))
 
-    return TransactionName(transactional_id, await ask(once, _patience(patience_s), clock=clock))
+    identity = await ask(once, _patience(patience_s), failed=coordinator.failed, clock=clock)
+    return TransactionName(transactional_id, identity)
 
 
-async def _asked(brokers: "Brokers", transactional_id: str, what: str, build: Any, versions: tuple[int, int]) -> Any:
-    coordinator = await brokers.coordinator(transactional_id, TRANSACTION)
-    return await brokers.request(coordinator, what, build, versions=versions)
+class _Coordinator(NamedTuple):
+    """Of one transactional id."""
+
+    brokers: "Brokers"
+    transactional_id: str
+
+    async def asked(self, what: str, build: Any, versions: tuple[int, int]) -> Any:
+        node_id = await self.brokers.coordinators.node(self.transactional_id, TRANSACTION)
+        return await self.brokers.request(node_id, what, build, versions=versions)
+
+    def failed(self, error: KafkaError) -> None:
+        self.brokers.coordinators.failed(error, self.transactional_id, TRANSACTION)
 
 
 def _patience(total_s: float) -> Patience:
