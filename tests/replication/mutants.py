@@ -285,7 +285,7 @@ MUTANTS: Final = (
     ),
     Mutant("no snapshot at a new start", ((follower_beginning, "encoded", _without_producers),), OLD, since=90),
     Mutant("blocks dated at sight", ((GrantHistory, "read", _dated_at_sight),), LEASES),
-    Mutant("pids taken whoever was faster", ((Tree, "take_pids", _whoever_was_faster),), LEASES),
+    Mutant("pids taken unconditionally", ((Tree, "take_pids", _whoever_was_faster),), LEASES),
     Mutant("fence answered above the watermark", ((Appender, "fence", _fences_at_once),), ROUGH),
     Mutant("duplicate answered above the watermark", ((Appender, "_stage_replay", _duplicates_at_once),), EAGER),
     Mutant("moved before all are in sync", ((Leadership, "is_moved", _moved_at_once),), MOVING),
