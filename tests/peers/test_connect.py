@@ -1,27 +1,33 @@
-"""Kafka Connect's exactly-once source (KIP-618) on our server: a distributed worker carries the lines of a file, and
-both are killed. The offsets of the file are committed in the transactions that the lines are in.
+"""Kafka Connect's exactly-once source (KIP-618) on our server, and on three brokers: a distributed worker carries the
+lines of a file, and both are killed. The offsets of the file are committed in the transactions that the lines are in.
 
 A worker that is started reads the topic of offsets to its end, and so waits for the minute that the transaction of the
 killed one has left, as it does on Kafka."""
 
 import json
 import urllib.request
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
+from oncelog import Server
 from oncelog.chaos.life import Life, free_ports
 from tests.peers.committed import all_committed, committed
 from tests.peers.jars import MissingPeer, connect_jars, kafka_java, need_or_skip
 from tests.peers.oncelog_process import OncelogProcess
+from tests.waiting import until
 
 PATIENCE_S = 180.0
 LINES = 2_000
 AT_ONCE = 20  # lines of a transaction
+TOPIC = "carried"
 
 
 class Worker(Life):
-    def __init__(self, folder: Path, servers: str) -> None:
+    def __init__(self, folder: Path, servers: str, copies: int = 1) -> None:
         super().__init__("Connect", folder / "connect.log")
         self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
         self._file = folder / "connect.properties"
@@ -40,7 +46,7 @@ class Worker(Life):
             "offset.storage.partitions": "1",
             "status.storage.partitions": "1",
             **{f"{kind}.storage.topic": f"connect-{kind}" for kind in ("config", "offset", "status")},
-            **{f"{kind}.storage.replication.factor": "1" for kind in ("config", "offset", "status")},
+            **{f"{kind}.storage.replication.factor": str(copies) for kind in ("config", "offset", "status")},
         }
         self._file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
@@ -79,34 +85,82 @@ class Worker(Life):
         self.await_ready(ask, PATIENCE_S, 0.2)
 
 
-@pytest.mark.thorough
-@pytest.mark.timeout(600)
-def test_a_files_lines_are_carried_exactly_once_though_worker_and_server_are_killed(tmp_path: Path) -> None:
-    # Long ones: those that stand in the connector's buffer behind a full transaction wait there until the file grows.
-    lines = [b"%01000d" % number for number in range(LINES)]
-    source = tmp_path / "source.txt"
-    source.write_bytes(b"".join(line + b"\n" for line in lines[: LINES // 2]))
-    with OncelogProcess(tmp_path / "server") as server:
+class Carrying:
+    """Lines from a file into a topic, half of which come to be while the rest is read, and what happens meanwhile."""
+
+    def __init__(self, folder: Path, servers: str, copies: int = 1) -> None:
+        # Long ones: those that stand in the buffer behind a full transaction wait there until the file grows.
+        self.lines = [b"%01000d" % number for number in range(LINES)]
+        self._source = folder / "source.txt"
+        self._source.write_bytes(b"".join(line + b"\n" for line in self.lines[: LINES // 2]))
+        self._servers = servers
+        self.worker = Worker(folder, servers, copies)
+
+    def run(self, at: Mapping[int, Callable[[], object]]) -> None:
+        """`at`: what is done once so many are there."""
         try:
-            worker = Worker(tmp_path, server.bootstrap_servers)
-            worker.begin()
+            self.worker.begin()
         except MissingPeer as missing:
             need_or_skip(missing)
         try:
-            worker.carry(source, "carried")
-            for number, _ in enumerate(committed(server.bootstrap_servers, "carried", 1, LINES)):
+            self.worker.carry(self._source, TOPIC)
+            for number, _ in enumerate(committed(self._servers, TOPIC, 1, LINES)):
                 if number == LINES // 4:
-                    with source.open("ab") as file:
-                        file.write(b"".join(line + b"\n" for line in lines[LINES // 2 :]))
-                if number in (100, LINES // 2 + 100):
-                    worker.restart()
-                if number in (LINES // 4, LINES * 3 // 4):
-                    server.kill()
-                    server.start()
+                    with self._source.open("ab") as file:
+                        file.write(b"".join(line + b"\n" for line in self.lines[LINES // 2 :]))
+                if number in at:
+                    at[number]()
         except AssertionError as failure:
-            failure.add_note(worker.last_words())
+            failure.add_note(self.worker.last_words())
             raise
         finally:
-            worker.kill()
-        found = all_committed(server.bootstrap_servers, "carried", 1)
-        assert [each.value() for each in found] == lines
+            self.worker.kill()
+
+    def check(self) -> None:
+        assert [each.value() for each in all_committed(self._servers, TOPIC, 1)] == self.lines
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_a_files_lines_are_carried_exactly_once_though_worker_and_server_are_killed(tmp_path: Path) -> None:
+    with OncelogProcess(tmp_path / "server") as server:
+        carrying = Carrying(tmp_path, server.bootstrap_servers)
+
+        def restart() -> None:
+            server.kill()
+            server.start()
+
+        again = carrying.worker.restart
+        carrying.run({100: again, LINES // 4: restart, LINES // 2 + 100: again, LINES * 3 // 4: restart})
+        carrying.check()
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+def test_a_files_lines_are_carried_exactly_once_though_worker_and_leaders_are_killed(tmp_path: Path) -> None:
+    """Of what is carried, of the transactions, and of the topic in which the file's offsets are."""
+    with Server(brokers=3) as server:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+        down: list[int] = []
+
+        def all_are_in_sync() -> bool:
+            topics = admin.list_topics(timeout=10).topics.values()
+            return all(len(part.isrs) == 3 for topic in topics for part in topic.partitions.values())
+
+        def kill_leader(topic: str) -> None:
+            leader = admin.list_topics(topic, timeout=10).topics[topic].partitions[0].leader
+            server.kill(leader)
+            down.append(leader)
+
+        def bring_back() -> None:
+            server.start(down[-1])
+            until(all_are_in_sync, "all in sync", give_up_seconds=PATIENCE_S)
+
+        carrying = Carrying(tmp_path, server.bootstrap_servers, copies=3)
+        killed = (TOPIC, "__transaction_state", "connect-offset")
+        at: dict[int, Callable[[], object]] = {100: carrying.worker.restart, LINES // 2 + 100: carrying.worker.restart}
+        for begin, topic in zip((LINES // 8, LINES * 3 // 8, LINES * 6 // 8), killed, strict=True):
+            at |= {begin: partial(kill_leader, topic), begin + LINES // 8: bring_back}
+        carrying.run(at)
+        assert len(down) == 3
+        carrying.check()
