@@ -11,17 +11,18 @@ from oncelog.spark.options import BadOption, sink_options
 from oncelog.spark.sealed.sealing import sealed
 from oncelog.spark.sink import lane_writer, transactional_lane, warm_worker
 from oncelog.spark.sink.errors import MayPass, SinkRefused
-from oncelog.spark.sink.lane import LaneMessage, LaneTask
+from oncelog.spark.sink.lane import LaneMessage, LaneTask, topic_of
 from oncelog.spark.sink.lane_writer import write_lane
 from oncelog.spark.sink.option_checking import lane_properties
 from oncelog.spark.sink.sink_register import SinkRegister
 from oncelog.spark.sink.transactional_driver import abort_transaction, commit_transaction
 from oncelog.spark.sink.transactional_lane import TransactionalLane
 from oncelog.spark.sink.warm_worker import Cluster, cluster
+from tests.lives.stored import end_offsets
 from tests.peers.committed import all_committed
 from tests.peers.server_process import ServerProcess
 from tests.spark.sink.queries import Query
-from tests.spark.sink.support import Rows, Sink, cut, make_topic, numbers, values_of
+from tests.spark.sink.support import Rows, Sink, cut, make_topic, numbers, remove_topic, values_of
 from tests.waiting import until
 
 PARTITIONS = 4
@@ -164,6 +165,41 @@ def test_a_sink_stays_of_its_kind(sink: TransactionalSink, server: ServerProcess
     other.run(0, [numbers(20, 30)])
     with pytest.raises(SinkRefused, match=r"writes rows by rows, and is to write transactions"):
         TransactionalSink(server, topic, sink_name=f"{topic}-direct").write(1, numbers(30, 40))
+
+
+def test_a_topic_that_is_made_again_in_the_middle_of_a_batch_shows_no_part_of_it(
+    sink: TransactionalSink, server: ServerProcess, topic: str
+) -> None:
+    """Nothing is compared with what stood there, so the next attempt writes the batch to the topic that there is."""
+    sink.write(0, numbers(0, 10))
+    stood = sum(end_offsets(sink.servers, topic))
+    with TransactionalLane(sink.options, LaneTask(sink.query, 1, 0)) as lane:
+        first, *rest = cut(numbers(10, 3000), 1000)
+        lane.write(first)
+        until(lambda: sum(end_offsets(sink.servers, topic)) > stood, "rows of the batch")
+        remove_topic(server, topic)
+        make_topic(server, topic, PARTITIONS)
+        with pytest.raises(
+            MayPass, match=rf"batch 1 of .*'{topic}' was deleted and made again.*None of its rows is shown"
+        ):
+            for each in rest:
+                lane.write(each)
+            lane.finish()
+    assert sink.seen() == []
+    sink.write(1, numbers(10, 3000))
+    assert sink.seen() == values_of(numbers(10, 3000))
+
+
+def test_a_state_topic_that_was_removed_is_told_before_a_row_is_shown(
+    sink: TransactionalSink, server: ServerProcess, topic: str
+) -> None:
+    sink.write(0, numbers(0, 10))
+    name = topic_of(sink.begin(1, []).sink)
+    remove_topic(server, name)
+    impatient = TransactionalSink(server, topic, kafka_delivery_timeout_ms="4000")
+    with pytest.raises(SinkRefused, match=rf"the sink's state is lost \(the topic {name} was deleted"):
+        impatient.write(1, numbers(10, 20))
+    assert sink.seen() == values_of(numbers(0, 10))
 
 
 def test_only_a_stream_of_the_direct_sink_takes_it(tmp_path: Path) -> None:

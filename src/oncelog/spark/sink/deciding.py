@@ -208,6 +208,14 @@ def topic_gone(options: SinkOptions, sink: str, batch: int, what: str) -> str:
     )
 
 
+def topic_changed(sink: str, batch: int, what: str) -> str:
+    """Of a transaction, which nobody commits then."""
+    return (
+        f"batch {batch} of sink {sink!r}: {what}. None of its rows is shown; the next attempt writes all of them to "
+        "the topic that there is then"
+    )
+
+
 def cannot_begin(sink: str, batch: int, lane: int, what: str) -> str:
     return (
         f"batch {batch} of sink {sink!r}, lane {lane} cannot begin: {what}. Nothing was written. Set what it was "

@@ -11,12 +11,12 @@ from typing import Final
 import pyarrow as pa
 
 from oncelog.client import KafkaException
-from oncelog.client.door import TransactionName
+from oncelog.client.door import TopicGone, TransactionName
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.spark.sink import milestones
-from oncelog.spark.sink.deciding import Doing, ended_by_others, is_one_ahead, one_task
+from oncelog.spark.sink.deciding import Doing, ended_by_others, is_one_ahead, one_task, topic_changed
 from oncelog.spark.sink.errors import MayPass, SinkRefused
-from oncelog.spark.sink.lane import topic_of
+from oncelog.spark.sink.lane import Json, topic_of
 from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.lane_writer import LaneWriter
 from oncelog.spark.sink.option_checking import transaction_timeout_ms
@@ -89,10 +89,18 @@ class TransactionalLane(LaneWriter):
     def _widen(self, portion: Portion) -> None:
         """The counts of partitions are this attempt's own."""
 
+    def _acknowledged(self, producer: LaneProducer) -> Json:
+        """In a transaction rows go to topics by their names. One that was made again meanwhile has a part of them."""
+        began, saved = producer.began, super()._acknowledged(producer)
+        self._connected.run(self._connected.destination.counts(began))
+        return saved
+
     def _verify(self) -> None:
         """What this run came to is of no account."""
 
     def _refusal(self, failure: Exception, portion: Portion | None) -> SinkRefused:
+        if isinstance(failure, TopicGone):
+            return MayPass(topic_changed(self.sink, self._place.batch, failure.what))
         if isinstance(failure, KafkaException) and failure.error.code() in ENDED:
             words = ended_by_others(self.sink, self._place.batch, transaction_timeout_ms(self._options))
             return MayPass(f"{words}: {failure.error.str()}")
