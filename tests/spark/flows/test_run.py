@@ -127,6 +127,17 @@ def test_a_task_that_lost_its_cells_is_not_tried_again(billing: Billing, later_m
     assert bool(why) is bool(failure)
 
 
+def test_a_task_that_waited_for_its_slot_has_its_time_from_then_on(billing: Billing) -> None:
+    """Where others have every slot for longer than a tenure, the flow would otherwise stand still for ever."""
+    billing.send(range(20))
+    (cells,) = shared_out(Layout(billing.flow()), 1)
+    over_s = wall_s() - 1
+    late = Tenant(billing.flow(), billing.properties, "", True, cells, 1_000, 1, over_s, 0.0, "", tenure_s=WAITS_S)
+    is_complete, stopped, why = json.loads(late(0))
+    assert (is_complete, stopped, why) == (True, [], "")
+    billing.check(20)
+
+
 @pytest.mark.thorough
 def test_a_backfill_runs_in_sparks_tasks(spark: Any, billing: Billing) -> None:
     billing.send(range(500))

@@ -208,6 +208,7 @@ class SparkEngine(WatchingEngine):
             yields_until_s,
             self._start,
             tuple(self._stopped),
+            tenure_s,
         )
         described = ", ".join(f"{stage} {' '.join(map(str, own))}" for stage, own in cells.items() if own)
         group = f"oncelog-{self._start}-{number}-{self._attempt}"

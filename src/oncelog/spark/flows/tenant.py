@@ -42,6 +42,7 @@ class Tenant:
     yields_until_s: float
     start: str
     stopped: Sequence[tuple[str, int]] = ()  # of all cells
+    tenure_s: float = 0.0  # for as long, where it had to wait for its slot until much of its time was over
 
     def __call__(self, _: int) -> str:
         outcome, _stages = self.hold(tells_at_once=True)
@@ -50,6 +51,7 @@ class Tenant:
     def hold(self, *, tells_at_once: bool = False) -> tuple[Outcome, dict[str, Any]]:
         """What came of it, and how far each stage got meanwhile. `tells_at_once`: it leaves when one of its cells
         cannot go on, so that the driver hears of it, and has the others held by the next one."""
+        until_s = self._leaves_s()
         if self.yields_until_s:
             load_loops()  # while the one before it is at work
         tenancy = Tenancy(self.started_ms, self.attempt * MOST_TRIES + _tries())
@@ -57,9 +59,9 @@ class Tenant:
         engine = Engine(self.program, self.properties, self.run_id, until_end=self.until_end, share=share)
         run = Run(engine)
         with suppress(FlowFailed):  # which is looked at below
-            while not run.await_termination(min(LOOKS_EVERY_S, self._left_s)) and self._left_s:
+            while not run.await_termination(min(LOOKS_EVERY_S, _left_s(until_s))) and _left_s(until_s):
                 if tells_at_once and engine.stopped:
-                    run.await_termination(min(STOPS_TOGETHER_S, self._left_s))
+                    run.await_termination(min(STOPS_TOGETHER_S, _left_s(until_s)))
                     break
         run.stop()
         failed = run.exception()
@@ -72,9 +74,14 @@ class Tenant:
         last = run.last_progress or {"stages": {}}
         return Outcome(engine.is_complete, engine.stopped, str(failed or "")), last["stages"]
 
-    @property
-    def _left_s(self) -> float:
-        return max(0.0, self.until_s - wall_s())
+    def _leaves_s(self) -> float:
+        """On a full cluster tasks wait. One that left as soon as it came would do nothing, nor would the next ones."""
+        now_s = wall_s()
+        return self.until_s if self.until_s - now_s >= self.tenure_s / 2 else now_s + self.tenure_s
+
+
+def _left_s(until_s: float) -> float:
+    return max(0.0, until_s - wall_s())
 
 
 def _tries() -> int:
