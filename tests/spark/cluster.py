@@ -22,6 +22,7 @@ MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 REGISTERED = r"Successfully registered with (master \S+)"
+START_S = 240.0  # a JVM beside eight busy processes takes its time; one that ends is noticed at once
 
 
 def spark_home() -> Path:
@@ -50,7 +51,8 @@ class StandaloneCluster:
         self._memory = memory
         self._variables = variables or {}
         self._master = Life("master", folder / "master.log")
-        self._workers = [Life(f"worker-{number}", folder / f"worker-{number}.log") for number in range(workers)]
+        self._workers: list[Life] = []
+        self._first_workers = workers
 
     # --- its life -----------------------------------------------------------------------------------------------------
 
@@ -58,11 +60,12 @@ class StandaloneCluster:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             self._launch(self._master, "127.0.0.1", MASTER, "--host", "127.0.0.1")
-            self.url = self._master.await_words(r"Starting Spark master at (spark://\S+)")
-            for number in range(len(self._workers)):
+            self.url = self._master.await_words(r"Starting Spark master at (spark://\S+)", START_S)
+            for number in range(self._first_workers):
+                self._workers.append(self._life_of(number))
                 self._launch_worker(number)
             for worker in self._workers:
-                worker.await_words(REGISTERED)
+                worker.await_words(REGISTERED, START_S)
         except BaseException:
             self.stop()
             raise
@@ -117,8 +120,14 @@ class StandaloneCluster:
         """A killed worker again, under the same address."""
         assert not self._workers[number].is_running, f"worker {number} is running"
         self._workers[number].log.unlink()
-        self._launch_worker(number)
-        self._workers[number].await_words(REGISTERED)
+        self._begin_worker(number)
+
+    def add_worker(self) -> int:
+        """One more host; its number."""
+        number = len(self._workers)
+        self._workers.append(self._life_of(number))
+        self._begin_worker(number)
+        return number
 
     def log_text(self) -> str:
         return "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("*.log")))
@@ -134,6 +143,13 @@ class StandaloneCluster:
                 os.kill(pid, signal.SIGCONT)
 
     # --- how --------------------------------------------------------------------------------------------------------
+
+    def _life_of(self, number: int) -> Life:
+        return Life(f"worker-{number}", self.folder / f"worker-{number}.log")
+
+    def _begin_worker(self, number: int) -> None:
+        self._launch_worker(number)
+        self._workers[number].await_words(REGISTERED, START_S)
 
     def _launch_worker(self, number: int) -> None:
         worker = self._workers[number]

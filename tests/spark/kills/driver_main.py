@@ -9,6 +9,7 @@ import json
 import socket
 import sys
 import threading
+from importlib import import_module
 from typing import Any
 
 from tests.spark.kills import queries
@@ -66,6 +67,12 @@ class DriverMain:
         """Until all that is there now is read and written; in this order, as each may read what the last one wrote."""
         for name in names:
             self._running[name].processAllAvailable()
+        return {}
+
+    def do_call(self, what: str, **values: Any) -> dict[str, Any]:
+        """A function of the tests, `module:name`, which gets the session and these."""
+        module, _, name = what.partition(":")
+        getattr(import_module(module), name)(self._spark, **values)
         return {}
 
     def do_stop(self, name: str) -> dict[str, Any]:
