@@ -189,6 +189,25 @@ def test_a_topic_that_is_deleted_while_it_is_read_is_a_loss(server: Server, raw:
         list(found)
 
 
+def test_another_topic_of_the_name_is_a_loss_where_the_former_is_wanted(
+    server: Server, raw: RawConnection, topic: str
+) -> None:
+    write(raw, topic, [b"former"] * 100)
+    (known,) = raw.call("metadata", 12, topics=[{"topic_id": None, "name": topic}]).topics
+    asked = Range(topic, 0, 0, 100, topic_id=str(known.topic_id))
+    properties = {"bootstrap.servers": server.bootstrap_servers}
+    assert sum(each.row_count for each in read_columns(properties, asked)) == 100
+    assert raw.delete_topic(topic) == 0
+    assert raw.create_topic(topic, 1) == 0
+    write(raw, topic, [b"another"] * 200)
+    for _ in range(2):  # the first one may learn of it, and the second one knows
+        with pytest.raises(DataLost, match="was deleted and made again"):
+            list(read_columns(properties, asked))
+    told: list[str] = []
+    assert list(read_columns(properties, asked, on_loss=told.append)) == []
+    assert len(told) == 1
+
+
 @pytest.mark.parametrize("kind", [Kind.CUT, Kind.SWALLOW, Kind.STALL])
 def test_a_connection_that_breaks_costs_no_row_and_doubles_none(
     server: Server, mixed: tuple[str, list[Row]], kind: Kind

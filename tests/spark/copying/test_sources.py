@@ -1,22 +1,26 @@
 """What may stand in a source: transactions, holes, the log's own time, large batches; and what is refused."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
+from oncelog.client import KafkaException
 from oncelog.client.admin import Admin
 from oncelog.client.admin.values import ConfigResource, ResourceType
+from oncelog.client.consumer import range_engine, ranges
 from oncelog.client.types import TopicPartition
 from oncelog.clock import SystemClock
 from oncelog.embedded import Server
+from oncelog.records import passing_columns
 from oncelog.records.header import headers
 from oncelog.spark.copying import moving
 from oncelog.spark.copying.copy_planning import Plan
 from oncelog.spark.copying.job import CopyRefused
 from oncelog.spark.copying.lane import Lane
-from oncelog.spark.sink.milestones import FIRST_SEND, SENT
+from oncelog.spark.sink.milestones import FIRST_SEND, RESUMED, SENT
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
 from tests.spark.copying.support import Copy, Record, records, some, stored, written
@@ -284,6 +288,32 @@ def test_a_topic_that_was_deleted_and_made_again_is_another_one(
     assert raw.create_topic(gone, 1, KEEP) == 0
     with pytest.raises(CopyRefused, match=f"has another {which}"):
         copy.run()
+
+
+@pytest.mark.parametrize("which", ["SOURCE", "DEST"])
+def test_no_record_of_a_topic_that_is_made_again_meanwhile_is_taken_for_one_of_the_former(
+    server: ServerProcess, raw: RawConnection, source: str, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    """It has more of them than the former had."""
+    monkeypatch.setattr(passing_columns, "SMALL_BYTES", 0)
+    written(raw, source, 0, some(0, 400))
+    made = itertools.count()
+
+    def reached(step: str, **facts: Any) -> None:
+        if step == RESUMED and not next(made):
+            gone = source if which == "SOURCE" else f"{source}-copy"
+            assert raw.delete_topic(gone) == 0
+            assert raw.create_topic(gone, 1, KEEP) == 0
+            written(raw, gone, 0, some(1000, 1600))
+
+    monkeypatch.setattr(moving, "reached", reached)
+    monkeypatch.setattr(ranges, "DOUBTS_S", 0.2)
+    monkeypatch.setattr(range_engine, "IDLE_S", 0.2)
+    copy = Copy(server.bootstrap_servers, source, f"{source}-copy", fetch_bytes=2_000)
+    with pytest.raises((CopyRefused, KafkaException), match="was deleted and made again"):
+        copy.run()
+    wanted = some(1000, 1600) if which == "DEST" else []
+    assert records(server.bootstrap_servers, f"{source}-copy") == wanted
 
 
 def test_a_name_belongs_to_one_source_and_one_destination(

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.errors import KafkaError, KafkaException
@@ -107,6 +108,7 @@ class Engine:
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._seen_metadata: object = None
+        self.wanted_ids: dict[str, UUID] = {}  # of topics that are read by no other of their name
         self.on_trouble: Callable[[KafkaError], None] = self.tell
         self.on_fetched: Callable[[Iterable[Event]], None] | None = None
         self._trouble = 0  # what was told last
@@ -249,7 +251,10 @@ class Engine:
             if known is None:
                 continue
             partition = known.partitions.get(index)
-            if partition is None:
+            if known.topic_id not in (None, self.wanted_ids.get(topic, known.topic_id)):
+                self.fetcher.cursors[topic, index].forget_leader()
+                refused[topic, index] = KafkaError.UNKNOWN_TOPIC_ID
+            elif partition is None:
                 refused[topic, index] = known.error_code or KafkaError._UNKNOWN_PARTITION
             elif partition.leader == NO_LEADER:
                 refused[topic, index] = partition.error_code or KafkaError.LEADER_NOT_AVAILABLE
@@ -297,6 +302,7 @@ class Engine:
         """The version to ask in, and how it calls topics: by their ids where every one is known, so that a topic that
         was made anew is not taken for the old one."""
         ids = {topic: known.topic_id for topic in topics if (known := self._brokers.metadata.topics.get(topic))}
+        ids |= {topic: self.wanted_ids[topic] for topic in ids.keys() & self.wanted_ids.keys()}
         version = connection.version(FETCH_KEY, *FETCH_VERSIONS)
         if version >= FETCH_TOPIC_IDS and all(ids.get(topic) for topic in topics):
             return version, {topic: topic_id.bytes for topic, topic_id in ids.items() if topic_id}

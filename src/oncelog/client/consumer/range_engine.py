@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Mapping
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.engine import Engine, Told
@@ -38,8 +39,10 @@ class Bounds(NamedTuple):
 class RangeEngine:
     """Made and used in the reader's thread; the engine itself works on the loop of its connections."""
 
-    def __init__(self, client: Warm, partition: Partition, start: int, end: int) -> None:
+    def __init__(self, client: Warm, partition: Partition, start: int, end: int, *, topic_id: str = "") -> None:
+        """With a `topic_id`, what others of the topic's name hold is not read."""
         self._client = client
+        self._topic_id = UUID(topic_id) if topic_id else None
         self._partition = partition
         self._start = start
         self._end = end
@@ -60,6 +63,8 @@ class RangeEngine:
             self._something_came.set,
             self._client.thread.call_soon,
         )
+        if self._topic_id is not None:
+            engine.wanted_ids[self._partition[0]] = self._topic_id
         engine.fetcher.assign(self._partition, self._start, stop_at=self._end)
         first_bytes = max(LEAST_BYTES, (self._end - self._start) * GUESSED_RECORD_BYTES)
         place = engine.fetcher.cursors[self._partition]
@@ -127,6 +132,8 @@ class RangeEngine:
         if known is None or index not in known.partitions:
             code = known.error_code if known is not None else 0
             raise exception_of(code or KafkaError.UNKNOWN_TOPIC_OR_PART, f"{topic}-{index}")
+        if self._topic_id is not None and known.topic_id not in (None, self._topic_id):
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_ID, f"topic {topic} was deleted and made again"))
         leader, epoch = metadata.leader(topic, index)
         if leader < 0:
             raise exception_of(KafkaError.LEADER_NOT_AVAILABLE, f"{topic}-{index}")

@@ -49,6 +49,7 @@ class Range:
     partition: int
     start: int
     end: int  # not included
+    topic_id: str = ""  # another topic of its name is not read; where empty, any is
 
     def __post_init__(self) -> None:
         if self.start < 0:
@@ -117,7 +118,8 @@ def read_batches(
 def _engine(properties: Mapping[str, str], asked: Range) -> Iterator[RangeEngine]:
     client = warm(FETCH | dict(properties))
     try:
-        engine = RangeEngine(client, (asked.topic, asked.partition), asked.start, asked.end)
+        place = asked.topic, asked.partition
+        engine = RangeEngine(client, place, asked.start, asked.end, topic_id=asked.topic_id)
         try:
             yield engine
         finally:

@@ -363,6 +363,9 @@ class Engine:
         self._done(batch)
         is_unexplained = action.code == KafkaError._MSG_TIMED_OUT and not action.message
         known = self._repeats.late() if is_unexplained else error_of(action.code, action.message)
+        stopped = self.saving.failure
+        if stopped is not None and stopped.code() == action.code and not action.message:
+            known = stopped  # with the words that go with it
         error = KafkaError(action.code, known.str(), retriable=known.retriable(), maybe_stored=action.maybe_stored)
         self._report(batch.payload, error, batch)  # type: ignore[arg-type]
         self.saving.failed(batch, error)

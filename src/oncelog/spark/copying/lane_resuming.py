@@ -163,7 +163,8 @@ class _Resuming:
             any_generation=False,
             has_holes=self._job.is_destination_compacted,
         )
-        asked, begins_behind = Range(*place, lane.end_offset, end), -1
+        side, begins_behind = self._job.destination_side, -1
+        asked = Range(*place, lane.end_offset, end, topic_id=side.topic_id)
 
         def cut(words: str) -> None:
             nonlocal begins_behind
@@ -195,7 +196,8 @@ class _Resuming:
             wanted = self._lane.mapping.offsets(first, last + 1 - first)[slots - first]
         except NotMapped as reason:
             raise self.refusal(str(reason)) from None
-        asked = Range(self._job.source_topic, self._lane.partition, int(wanted[0]), int(wanted[-1]) + 1)
+        side, begin, end = self._job.source_side, int(wanted[0]), int(wanted[-1]) + 1
+        asked = Range(side.topic, self._lane.partition, begin, end, topic_id=side.topic_id)
         for columns in read_columns(self._job.source.reading, asked, on_loss=_ignored):
             assert columns.offset is not None
             pairs = np.searchsorted(wanted, columns.offset)

@@ -152,7 +152,9 @@ class Mover:
 
     def run(self) -> Copied:
         job, order = self._job, self._order
-        asked = Range(job.source_topic, order.partition, self._offset, order.end_offset)
+        asked = Range(
+            job.source_topic, order.partition, self._offset, order.end_offset, topic_id=job.source_side.topic_id
+        )
         on_loss = self._lost.append if job.skips_lost else None
         try:
             reading = {"queued.max.messages.kbytes": FETCHED_KBYTES} | dict(job.source.reading)

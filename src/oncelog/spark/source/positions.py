@@ -11,7 +11,7 @@ So which tasks a batch has, and what each reads, is a function of its two offset
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import ceil, floor
 from typing import Any, Final
@@ -112,7 +112,9 @@ def ranges(start: Positions, end: Positions) -> list[Range]:
     """What each task of the batch between two offsets reads."""
     begin = start.at | end.starts
     whole = [
-        Range(*partition, begin[partition], last) for partition, last in sorted(end.at.items()) if partition in begin
+        Range(*partition, begin[partition], last, topic_id=end.topic_ids.get(partition[0], ""))
+        for partition, last in sorted(end.at.items())
+        if partition in begin
     ]
     return split(whole, end.split)
 
@@ -145,7 +147,7 @@ def _cut(whole: Range, parts: int) -> list[Range]:
     size = whole.end - whole.start
     parts = min(parts, size)
     edges = [whole.start + size * at // parts for at in range(parts + 1)]
-    return [Range(whole.topic, whole.partition, first, last) for first, last in pairwise(edges)]
+    return [replace(whole, start=first, end=last) for first, last in pairwise(edges)]
 
 
 # --- how far a batch goes

@@ -32,6 +32,7 @@ class Reader(DataSourceReader):
             starts = planner.bound(options.start, there, is_start=True)
             ends = planner.bound(options.end, there, is_start=False)
             last = planner.offsets(dict.fromkeys(there, LATEST))
+            ids = planner.topic_ids(there)
         whole = []
         for topic, index in sorted(there):
             begin, end = starts[topic, index], ends[topic, index]
@@ -44,7 +45,7 @@ class Reader(DataSourceReader):
                 self._lost(
                     f"{topic}-{index}: offsets {begin} to {end} are wanted, and the log goes from {low} to {high}"
                 )
-            whole.append(Range(topic, index, max(begin, low), min(end, high)))
+            whole.append(Range(topic, index, max(begin, low), min(end, high), topic_id=ids.get(topic, "")))
         by = Split(options.min_partitions, options.max_records_per_partition)
         return [range_task.RangePartition(each) for each in split(whole, by)]
 
