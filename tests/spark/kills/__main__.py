@@ -16,6 +16,7 @@ from tests.peers.apache import QUICK_BROKER, ApacheKafka
 from tests.peers.oncelog_process import OncelogProcess
 from tests.peers.server_process import ServerProcess
 from tests.spark.conftest import SETTINGS
+from tests.spark.kills import forks as forking
 from tests.spark.kills.soak import Plan, Soak
 
 SERVERS = ("oncelog", "kafka")
@@ -75,6 +76,26 @@ def soak(
                 shutil.rmtree(folder)
             all_right = all_right and (outcome.is_right or written_by == "kafka")
     sys.exit(0 if all_right else 1)
+
+
+@main.command()
+@click.option("--minutes", default=20.0, show_default=True)
+@click.option("--seed", default=None, type=int, help="Decides what is hurt.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(forking.KINDS), default=forking.KINDS)
+@click.option("--server", "name", type=click.Choice(SERVERS), default="oncelog", show_default=True)
+def forks(minutes: float, seed: int | None, kinds: tuple[str, ...], name: str) -> None:
+    """Sinks and a copy without Spark, whose tasks and drivers are processes that are killed, stopped and doubled."""
+    chosen = time.time_ns() % 10**6 if seed is None else seed
+    folder = Path(tempfile.mkdtemp(prefix="oncelog-forks-"))
+    say(f"{name}, seed {chosen}, data in {folder}")
+    end_s = time.monotonic() + minutes * 60
+    with server_of(name, folder) as server:
+        outcome = forking.Forks(server, chosen).run(lambda: time.monotonic() < end_s, kinds)
+    for line in outcome.lines():
+        say(line)
+    if not outcome.wrong:
+        shutil.rmtree(folder)
+    sys.exit(1 if outcome.wrong else 0)
 
 
 if __name__ == "__main__":
