@@ -3,11 +3,13 @@
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from oncelog.chaos import java_sending
 from oncelog.chaos.guard import Guard
 from oncelog.chaos.java_sending import properties
 from oncelog.chaos.kafka_login import Kafka, NotForJava, behind_proxy, for_java
@@ -23,10 +25,18 @@ from oncelog.references import properties as lines_of
 SECRET = 'hush "\\ ü'
 SCRAM = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "me", "sasl.password": SECRET}
 OVER_TLS = {"security.protocol": "sasl_ssl", "ssl.ca.location": "/ca.pem", **SCRAM}
-TOKENS = (
-    *("--servers", "h:1", "-X", "security.protocol=sasl_ssl", "-X", "sasl.mechanism=OAUTHBEARER"),
-    *("-X", "enable.sasl.oauthbearer.unsecure.jwt=true"),
-)
+UNCHECKED = ("--servers", "h:1", "-X", "security.protocol=ssl", "-X", "enable.ssl.certificate.verification=false")
+OF_TOKENS = "org.apache.kafka.common.security.oauthbearer"
+BY_TOKENS = {
+    "security.protocol": "sasl_plaintext",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.client.credentials.client.id": "me",
+    "sasl.oauthbearer.client.secret": "hush",
+    "sasl.oauthbearer.scope": "write",
+    "sasl.oauthbearer.extensions": "a=1,b=2",
+    "sasl.oauthbearer.token.endpoint.url": "https://h/token",
+}
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="hush \\"\\\\ ü";'
 
 
@@ -66,10 +76,38 @@ def test_java_is_told_a_certificate_of_ones_own(tmp_path: Path) -> None:
     }
 
 
+def test_java_is_told_where_tokens_come_from_and_allowed_to_ask_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = for_java(BY_TOKENS | {"https.ca.pem": "line\nline"})
+    assert found == {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": f'{OF_TOKENS}.OAuthBearerLoginModule required clientId="me" clientSecret="hush" '
+        'scope="write" extension_a="1" extension_b="2" ssl.truststore.type="PEM" '
+        'ssl.truststore.certificates="line\\nline";',
+        "sasl.login.callback.handler.class": f"{OF_TOKENS}.OAuthBearerLoginCallbackHandler",
+        "sasl.oauthbearer.token.endpoint.url": "https://h/token",
+    }
+    monkeypatch.setattr(java_sending, "find_java", lambda environ: SimpleNamespace(home=Path("/java")))
+    said = java_sending.command(Order("java", "h:1", "t", 1, 1, login=BY_TOKENS), {})
+    assert "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://h/token" in said
+    assert "hush" not in " ".join(said)
+
+
+def test_java_is_told_of_unsigned_tokens() -> None:
+    told = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.config": "principal=me scope=a,b extension_c=3"}
+    assert for_java({"security.protocol": "sasl_plaintext", **told}) == {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": f'{OF_TOKENS}.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="me" '
+        'unsecuredLoginPrincipalClaimName="sub" unsecuredLoginLifetimeSeconds="3600" '
+        'unsecuredLoginListClaim_scope=",a,b" unsecuredLoginExtension_c="3";',
+    }
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanisms=OAUTHBEARER"),
+        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanisms=GSSAPI"),
         ({"enable.ssl.certificate.verification": "false"}, "always checks certificates"),
         ({"ssl.crl.location": "/crl"}, "ssl.crl.location"),
     ],
@@ -127,8 +165,8 @@ def test_no_secret_is_on_the_command_line_of_a_process(tmp_path: Path, client: s
         (("--servers", "h:1", "-X", "sasl.pasword=x"), "sasl.pasword"),
         (("--servers", "h:1", "-X", "security.protocol=sasl"), "security.protocol"),
         (
-            (*TOKENS, "--spark", "--sink", "kafka", "--kill", "nothing"),
-            "Java's client is told of PLAIN",
+            (*UNCHECKED, "--spark", "--sink", "kafka", "--kill", "nothing"),
+            "Java's client always checks certificates",
         ),
     ],
 )

@@ -23,6 +23,7 @@ from tests.cli.running import Oncelog
 from tests.client.net.certificates import Authority
 from tests.client.net.secured_kafka import SecuredKafka, login
 from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip, spark_connector_jars
+from tests.server.jwks import AUDIENCE, Issuer, says, serving
 
 HURT = frozenset({Target.CONNECTIONS, Target.RESPONSES})
 
@@ -120,6 +121,39 @@ def test_javas_client_is_hurt_too(server: Server, tmp_path: Path) -> None:
     )
     assert found.verdict is Verdict.EXACT, lines(found)
     assert "oncelog.chaos.java_sending" in seen
+
+
+@pytest.mark.thorough
+@pytest.mark.peers
+@pytest.mark.parametrize("client", ["oncelog", "java"])
+def test_by_tokens_of_a_provider_connections_are_hurt_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: str
+) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    issuer, authority = Issuer(tmp_path / "keys.json"), Authority(tmp_path)
+    issuer.new_key("one", "RSA")
+    issuer.publish()
+    settings = {
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512,OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": issuer.url,
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "super.users": "User:ann",
+    }
+    with serving(authority) as provider, Server(secure=True, settings=settings) as tokened:
+        provider.answer = lambda to: says(json.dumps({"access_token": issuer.token("one", "RS256")}).encode())(to)
+        entry = {name: value for name, value in tokened.client_config.items() if name.startswith("ssl.")} | {
+            "security.protocol": "sasl_ssl",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": "ann",
+            "sasl.oauthbearer.client.secret": 'hu"sh',
+            "sasl.oauthbearer.token.endpoint.url": provider.url,
+            "https.ca.location": authority.certificate,
+        }
+        libs = jars_of_kafka() if client == "java" else ""
+        watch = looking_for(entry["sasl.oauthbearer.client.secret"], set())
+        found = experiment(tokened.bootstrap_servers, entry, tmp_path, watch, client=client, kafka_libs=libs)
+    assert found.verdict is Verdict.EXACT, lines(found)
 
 
 @pytest.mark.thorough

@@ -9,7 +9,10 @@ from click.testing import CliRunner
 
 from oncelog.chaos.life import free_ports
 from oncelog.cli import main
+from oncelog.cluster.stored_documents import change_in_folder
 from oncelog.embedded import Server
+from oncelog.security.documents import Kind
+from oncelog.server.secure import AUTHORIZER
 from tests.cli.running import Said
 
 
@@ -95,3 +98,21 @@ def test_settings_of_rights_that_nobody_asks_for_are_told(free_port: int, tmp_pa
     said = doctor(free_port, "--config", "server.properties")
     assert said.code == 0
     assert [line for line in said.lines if line.startswith("note") and "super.users counts for nothing" in line]
+
+
+def test_a_folder_that_was_secured_and_is_to_be_served_plainly_is_told(free_port: int, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    change_in_folder(str(folder), Kind.USERS, lambda users: {**users, "ann": {}})
+    change_in_folder(str(folder), Kind.ACLS, lambda rules: {**rules, "a rule": {}})
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    def told(*settings: str) -> list[str]:
+        (tmp_path / "server.properties").write_text("".join(f"{each}\n" for each in settings))
+        said = doctor(free_port, "--data", "data", "--config", "server.properties")
+        return [line for line in said.lines if line.startswith("note") and "count for nothing" in line]
+
+    plain = [line for line in doctor(free_port, "--data", "data").lines if " rights " in line]
+    assert ["access rules: 1. They count for nothing" in plain[0], "users with a password: 1." in plain[1]] == [True] * 2
+    assert told("oncelog.secure=true") == []
+    assert told(f"authorizer.class.name={AUTHORIZER}") == []
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}, "nothing is changed"

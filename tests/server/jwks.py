@@ -98,6 +98,10 @@ def serving(authority: Authority) -> Iterator[Web]:
         def do_GET(self) -> None:
             found.answer(self)
 
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            found.answer(self)
+
         def log_message(self, format: str, *arguments: Any) -> None:
             pass
 

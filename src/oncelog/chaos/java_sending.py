@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from oncelog.chaos.kafka_login import for_java
+from oncelog.chaos.kafka_login import for_java, jvm_for_java
 from oncelog.chaos.order_variable import told
 from oncelog.chaos.sending import PATIENCE_S, RECONNECT, TELL_EVERY_S, Order, Teller, to_stdout
 from oncelog.clock import wall_s
@@ -55,7 +55,7 @@ def kafka_libs(home: str) -> Path:
 
 def command(order: Order, environ: Mapping[str, str]) -> list[str]:
     java = find_java(environ).home / "bin" / "java"
-    found = [str(java), *JVM, "-cp", f"{order.kafka_libs}/*", TOOL]
+    found = [str(java), *JVM, *jvm_for_java(order.login), "-cp", f"{order.kafka_libs}/*", TOOL]
     found += ["--bootstrap-server", order.servers, "--topic", order.topic, "--max-messages", str(order.messages)]
     found += ["--throughput", str(order.rate or -1), "--producer.config", "/dev/stdin"]
     return found

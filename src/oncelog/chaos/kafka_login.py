@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from oncelog.client.net.sasl.tokens import extensions_of, unsecured_config
+
 Properties = Mapping[str, str]
 
 _BEGINNINGS: Final = ("security.protocol", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.ca.")
@@ -19,6 +21,11 @@ _MODULES: Final = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+_OF_TOKENS: Final = "org.apache.kafka.common.security.oauthbearer"
+_TOKENS_FROM: Final = "sasl.oauthbearer.token.endpoint.url"
+_SAME_OF_TOKENS: Final = (_TOKENS_FROM, "sasl.oauthbearer.sub.claim.name")
+_ALLOWED: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"  # Java asks nobody else for tokens
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
 
 
 class NotForJava(ValueError):
@@ -64,21 +71,72 @@ def for_java(login: Properties) -> dict[str, str]:
     return found
 
 
+def jvm_for_java(login: Properties) -> list[str]:
+    """What its own command line must say; no secret is in it."""
+    return [f"-D{_ALLOWED}={login[_TOKENS_FROM]}"] if _asks_for_tokens(login) else []
+
+
 def _sasl(login: Properties) -> dict[str, str]:
     mechanism = login.get("sasl.mechanisms", login.get("sasl.mechanism", "")).upper()
+    if mechanism == "OAUTHBEARER":
+        return {"sasl.mechanism": mechanism, **_oauth(login)}
     module = _MODULES.get(mechanism)
     if module is None:
-        raise NotForJava(f"sasl.mechanisms={mechanism}: Java's client is told of {', '.join(_MODULES)} only")
-    user, password = (_quoted(login.get(f"sasl.{each}", "")) for each in ("username", "password"))
+        raise NotForJava(
+            f"sasl.mechanisms={mechanism}: Java's client is told of {', '.join(_MODULES)}, OAUTHBEARER only"
+        )
+    named = {each: login.get(f"sasl.{each}", "") for each in ("username", "password")}
+    return {"sasl.mechanism": mechanism, "sasl.jaas.config": _jaas(module, named)}
+
+
+def _oauth(login: Properties) -> dict[str, str]:
+    module = f"{_OF_TOKENS}.OAuthBearerLoginModule"
+    if not _asks_for_tokens(login):
+        return {"sasl.jaas.config": _jaas(module, _unsecured(login))}
+    named = {"clientId": _id_or_secret(login, "id"), "clientSecret": _id_or_secret(login, "secret")}
+    scope = login.get("sasl.oauthbearer.scope")
+    if scope:
+        named["scope"] = scope
+    extensions = extensions_of(login.get("sasl.oauthbearer.extensions", ""))
+    named |= {f"extension_{name}": value for name, value in extensions.items()}
+    authority = _text(login, "https.ca")
+    if authority:
+        named |= _trusting(authority)
     return {
-        "sasl.mechanism": mechanism,
-        "sasl.jaas.config": f"{module} required username={user} password={password};",
+        "sasl.jaas.config": _jaas(module, named),
+        "sasl.login.callback.handler.class": f"{_OF_TOKENS}.OAuthBearerLoginCallbackHandler",
+        **{name: login[name] for name in _SAME_OF_TOKENS if name in login},
     }
 
 
-def _quoted(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def _asks_for_tokens(login: Properties) -> bool:
+    return login.get("sasl.oauthbearer.method") == "oidc" and _TOKENS_FROM in login
+
+
+def _id_or_secret(login: Properties, which: str) -> str:
+    short = login.get(f"sasl.oauthbearer.client.{which}", "")
+    return short or login.get(f"sasl.oauthbearer.client.credentials.client.{which}", "")
+
+
+def _unsecured(login: Properties) -> dict[str, str]:
+    """The token without a signature, of tests."""
+    said = unsecured_config(login.get("sasl.oauthbearer.config", ""))
+    named = {
+        f"unsecuredLoginStringClaim_{said['principalClaimName']}": said["principal"],
+        "unsecuredLoginPrincipalClaimName": said["principalClaimName"],
+        "unsecuredLoginLifetimeSeconds": said["lifeSeconds"],
+    }
+    if said["scope"]:
+        named[f"unsecuredLoginListClaim_{said['scopeClaimName']}"] = f",{said['scope']}"
+    extensions = {name: value for name, value in said.items() if name.startswith("extension_")}
+    return named | {
+        f"unsecuredLoginExtension_{name.removeprefix('extension_')}": value for name, value in extensions.items()
+    }
+
+
+def _jaas(module: str, named: Mapping[str, str]) -> str:
+    words = "".join(f' {name}="{value.translate(_ESCAPES)}"' for name, value in named.items())
+    return f"{module} required{words};"
 
 
 def _tls(login: Properties) -> dict[str, str]:
@@ -89,7 +147,7 @@ def _tls(login: Properties) -> dict[str, str]:
     found = {name: login[name] for name in _SAME_IN_JAVA if name in login}
     authority = _text(login, "ssl.ca")
     if authority:
-        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority}
+        found |= _trusting(authority)
     chain = _text(login, "ssl.certificate")
     if chain:
         key = _text(login, "ssl.key") or chain  # one file may hold both
@@ -99,6 +157,10 @@ def _tls(login: Properties) -> dict[str, str]:
     if login.get("ssl.endpoint.identification.algorithm") == "none":
         found["ssl.endpoint.identification.algorithm"] = ""
     return found
+
+
+def _trusting(authority: str) -> dict[str, str]:
+    return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority}
 
 
 def _text(login: Properties, name: str) -> str:

@@ -88,7 +88,7 @@ def _findings(
 def _of_the_server(listen: str | None, data: str | None, config: Path | None) -> "Iterator[Finding]":
     from oncelog.doctor.finding import missing, note
     from oncelog.doctor.listen_address import check_listeners
-    from oncelog.doctor.machine import check_folders
+    from oncelog.doctor.machine import check_folders, check_unheeded
     from oncelog.server.access import unasked
     from oncelog.server.listeners import parse_listeners, parse_protocols
     from oncelog.server.settings_reading import read_settings
@@ -104,6 +104,7 @@ def _of_the_server(listen: str | None, data: str | None, config: Path | None) ->
     words = unasked(settings)
     if words is not None:
         yield note("rights", words)
+    yield from check_unheeded(settings)
     yield from check_folders(Path(settings.log_dir))
     protocols = parse_protocols(settings.listener_security_protocol_map)
     listeners = parse_listeners("listeners", settings.listeners, protocols)

@@ -12,8 +12,9 @@ from oncelog.log.partition_checking import Checked, OnBatch, check_partition
 from oncelog.records.errors import InvalidRecord
 from oncelog.records.header import BatchHeader
 from oncelog.records.read import Record, records_of
+from oncelog.security.documents import Damaged, Document, Kind
 from oncelog.server.folders import METADATA_ID, Folders, owner_of
-from oncelog.server.metadata_log import Definition, definitions_in
+from oncelog.server.metadata_log import Definition, definitions_in, documents_in
 from oncelog.server.names import METADATA_TOPIC
 from oncelog.server.process import boot_id
 
@@ -83,22 +84,36 @@ def _check_meta(disk: Disk, folder: str) -> tuple[Checked, bool, bool]:
 
 def check_metadata(disk: Disk, folders: Folders, stayed_up: bool) -> tuple[Checked, dict[str, Definition]]:
     """And the topics that it defines."""
-    records: list[Record] = []
-
-    def take(header: BatchHeader, batch: bytes) -> None:
-        if not header.is_control:
-            records.extend(records_of(batch))
-
     if not folders.exists(METADATA_TOPIC, 0):
         checked = Checked(METADATA)
         checked.damaged("the folder is missing: without it nothing says which topics there are")
         return checked, {}
     definitions: dict[str, Definition] = {}
     try:
-        path, owner = folders.path(METADATA_TOPIC, 0), owner_of(METADATA_ID, 0)
-        checked = check_partition(disk, path, take, stayed_up=stayed_up, owner=owner)
+        checked, records = _read_metadata(disk, folders, stayed_up)
         definitions = definitions_in(records)
     except (InvalidRecord, ValueError, KeyError, TypeError) as damage:
         checked = Checked(METADATA)
         checked.damaged(f"a record is no definition of a topic: {damage}")
     return checked, definitions
+
+
+def documents_of(disk: Disk, folder: str) -> dict[Kind, Document]:
+    """Users, rights and quotas of a server that stands alone. Nothing where there was none; what is damaged,
+    `check_folder` tells."""
+    folders = Folders(disk, folder)
+    try:
+        return documents_in(_read_metadata(disk, folders, True)[1]) if folders.exists(METADATA_TOPIC, 0) else {}
+    except (OSError, InvalidRecord, Damaged, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _read_metadata(disk: Disk, folders: Folders, stayed_up: bool) -> tuple[Checked, list[Record]]:
+    records: list[Record] = []
+
+    def take(header: BatchHeader, batch: bytes) -> None:
+        if not header.is_control:
+            records.extend(records_of(batch))
+
+    path, owner = folders.path(METADATA_TOPIC, 0), owner_of(METADATA_ID, 0)
+    return check_partition(disk, path, take, stayed_up=stayed_up, owner=owner), records

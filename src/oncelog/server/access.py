@@ -146,6 +146,14 @@ def unasked(settings: Settings) -> str | None:
     )
 
 
+def unheeded(settings: Settings) -> dict[Kind, str]:
+    """What a person is told, where it is and how many there are, of what was given while somebody asked for it."""
+    if settings.authorizer_class_name:
+        return {}
+    asks_for_users = any(each.is_sasl for each in endpoints(settings))
+    return {kind: words for kind, words in UNHEEDED.items() if not (kind is Kind.USERS and asks_for_users)}
+
+
 class Access:
     """Who may do what; the same for all connections."""
 
@@ -161,9 +169,7 @@ class Access:
         else:
             if (words := unasked(settings)) is not None:
                 logger.warning("%s", words)
-            self._unheeded = dict(UNHEEDED)
-            if any(each.is_sasl for each in endpoints(settings)):
-                del self._unheeded[Kind.USERS]
+            self._unheeded = unheeded(settings)
             topics.tell_documents(self._tell_unheeded)
 
     def rights(self, principal: str, host: str) -> Rights:
@@ -196,7 +202,7 @@ class Access:
         return self._acls.bindings.get(key)
 
     def _tell_unheeded(self, kind: Kind) -> None:
-        """Once, of what was given while somebody asked for it."""
+        """Once of each."""
         count = len(self._topics.document(kind))
         if count and kind in self._unheeded:
             logger.warning(self._unheeded.pop(kind), self._topics.where_documents_are, count)

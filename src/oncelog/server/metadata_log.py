@@ -128,6 +128,16 @@ def definitions_in(records: Iterable[Record]) -> dict[str, Definition]:
     return found
 
 
+def documents_in(records: Iterable[Record]) -> dict[Kind, Document]:
+    """As `definitions_in`."""
+    found: dict[Kind, Document] = {kind: {} for kind in Kind}
+    for record in records:
+        key = (record.key or b"").decode()
+        if key in found:
+            found[Kind(key)] = {} if record.value is None else documents.decode(Kind(key), record.value)
+    return found
+
+
 def _define(definitions: dict[str, Definition], key: str, value: dict[str, Any] | None) -> None:
     if not key.startswith(_TOPIC_PREFIX):
         return

@@ -100,7 +100,9 @@ class TokenSource:
         claims = _claims(value)
         if settings.sasl_oauthbearer_sub_claim_name not in claims:
             raise _no_token(f"the token has no claim {settings.sasl_oauthbearer_sub_claim_name!r}")
-        return self._checked(Token(value, float(claims["exp"]), _pairs(settings.sasl_oauthbearer_extensions or "")))
+        return self._checked(
+            Token(value, float(claims["exp"]), extensions_of(settings.sasl_oauthbearer_extensions or ""))
+        )
 
     def _checked(self, token: Token) -> Token:
         if token.expires_s <= self._wall_s():
@@ -187,7 +189,8 @@ def _claims(token: str) -> dict[str, Any]:
     return found
 
 
-def _pairs(text: str) -> dict[str, str]:
+def extensions_of(text: str) -> dict[str, str]:
+    """librdkafka's `name=value,name=value`."""
     return dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
 
 
