@@ -18,7 +18,7 @@ from oncelog.embedded import Server
 from oncelog.security.documents import Kind
 from oncelog.security.operations import Operation, Resource
 from oncelog.server.users import add_user
-from oncelog.server.web_passwords import MOST_AT_ONCE
+from oncelog.server.web_proofs import MOST_AT_ONCE
 from oncelog.settings import SettingsError
 from tests.client.net.certificates import Authority
 from tests.console.conftest import Shown
@@ -217,7 +217,7 @@ def test_a_failure_is_answered_when_its_time_has_come(
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    monkeypatch.setattr("oncelog.server.web_passwords.asyncio.sleep", sleep)
+    monkeypatch.setattr("oncelog.server.web_proofs.asyncio.sleep", sleep)
     monkeypatch.setattr(shown.server.broker.settings, "connection_failed_authentication_delay_ms", 10_000)
     assert Visitor(console).sign_in(password="guess")[0] == 401
     assert [9 < each <= 10 for each in waits] == [True]
@@ -225,7 +225,7 @@ def test_a_failure_is_answered_when_its_time_has_come(
 
 def test_no_more_sign_in_at_a_time_than_can_be_looked_at(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Visitor(console).sign_in()[0] == 200
-    monkeypatch.setattr("oncelog.server.web_passwords.MOST_AT_ONCE", 0)
+    monkeypatch.setattr("oncelog.server.web_proofs.MOST_AT_ONCE", 0)
     assert Visitor(console).sign_in(password="guess") == (503, {"error": "Too many are signing in: try again."})
     assert Visitor(console).sign_in()[0] == 200, "it was right before, and is not looked at again"
 

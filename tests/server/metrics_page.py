@@ -52,6 +52,10 @@ scrape_configs:
       - targets: ["127.0.0.1:9308"]
 ```
 
+Where a listener has the mechanism OAUTHBEARER, a token of [the same issuer](authentication.md#mechanisms) counts, too
+(`Authorization: Bearer`; `authorization.credentials_file` or `oauth2` of Prometheus). It is checked by the settings of the
+first such listener, and stands for the user that it names. With the request's other lines it may have 8 KiB.
+
 It is asked by an address, as `localhost`, by a name without a dot or below `.local` or `.internal`, by what listeners
 advertise, or by one of `oncelog.page.hosts`: no other page in a browser can read it, nor can one make a browser that
 has signed in ask for it.
@@ -60,7 +64,7 @@ A wrong name and a wrong password take the same time and are told alike (401); t
 `connection.failed.authentication.delay.ms`, and a host that has failed more than
 `oncelog.max.failed.authentications.per.minute` times, at a listener, the page or here together, is not looked at for
 a while (429). Who may not DESCRIBE the cluster is told so (403). `oncelog_authentications_failed_total` counts
-failures of all doors. Client certificates and tokens are not asked for here.
+failures of all doors, and bad tokens are failures as wrong passwords are. Client certificates are not asked for here.
 
 Three hundred connections that ask nothing keep no scraper out: of 32 connections the one that has been silent for
 longest makes room, and with TLS so do those that do not end their handshake.

@@ -30,6 +30,7 @@ from oncelog.settings import SettingsError
 from tests.client.net.certificates import Authority
 from tests.raw import RawConnection
 from tests.repo.tree import ROOT
+from tests.server.jwks import AUDIENCE, Issuer
 from tests.waiting import until
 
 PASSWORD = "correct: horse"
@@ -174,13 +175,13 @@ def slow() -> Iterator[Server]:
 def test_no_more_guesses_are_answered_late_at_a_time_than_there_is_room_for(
     slow: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncelog.server.web_passwords.MOST_AT_ONCE", 1)
+    monkeypatch.setattr("oncelog.server.web_proofs.MOST_AT_ONCE", 1)
     assert status(slow, basic("bob", "guess")) == 503
     assert slow.broker.metrics.authentications_failed == 2, "it counts"
 
 
 def test_a_guess_that_is_answered_late_keeps_no_proof_waiting(slow: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.server.web_passwords.MOST_AT_ONCE", 1)
+    monkeypatch.setattr("oncelog.server.web_proofs.MOST_AT_ONCE", 1)
     assert status(slow) == 401
     assert status(slow, basic("alice")) == 200
 
@@ -190,7 +191,7 @@ def test_no_more_proofs_are_looked_at_a_time_than_there_is_room_for(
 ) -> None:
     with_users(server, "dora", "emil")
     assert status(server, basic("dora")) == 200
-    monkeypatch.setattr("oncelog.server.web_passwords.MOST_AT_ONCE", 0)
+    monkeypatch.setattr("oncelog.server.web_proofs.MOST_AT_ONCE", 0)
     assert status(server, basic("emil")) == 503
     assert status(server, basic("dora")) == 200, "who has proven it before waits for nobody"
 
@@ -228,6 +229,109 @@ def test_a_user_sees_what_it_may_describe() -> None:
         assert 'topic="hidden"' in ask(server, basic("root"))[1]
         assert status(server, basic("bob")) == 403
         assert ask(server, basic("zoë"))[1].endswith("'User:zoë' --operation Describe --cluster\n"), "told to the end"
+
+
+# Tokens
+
+
+@pytest.fixture(scope="module")
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
+    found = Issuer(tmp_path_factory.mktemp("issuer") / "keys.json")
+    found.new_key("one")
+    found.publish()
+    return found
+
+
+def by_tokens(issuer: Issuer) -> dict[str, str]:
+    return {
+        "listeners": "PLAINTEXT://127.0.0.1:0,PASSWORDS://127.0.0.1:0,TOKENS://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PASSWORDS:SASL_PLAINTEXT,TOKENS:SASL_PLAINTEXT",
+        "listener.name.tokens.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.tokens.sasl.oauthbearer.jwks.endpoint.url": issuer.url,
+        "listener.name.tokens.sasl.oauthbearer.expected.audience": AUDIENCE,
+        "oncelog.sasl.without.tls": "true",
+        **QUICK,
+    }
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@pytest.fixture(scope="module")
+def tokened(issuer: Issuer) -> Iterator[Server]:
+    with scraped(by_tokens(issuer)) as server:
+        with_users(server, "alice")
+        yield server
+
+
+def test_who_shows_a_token_that_a_listener_would_take_gets_the_metrics(tokened: Server, issuer: Issuer) -> None:
+    found, text, _ = ask(tokened, bearer(issuer.token("one")))
+    assert found == 200
+    assert "\nkafka_brokers 1\n" in text
+    assert status(tokened, basic("alice")) == 200
+
+
+def test_who_says_nothing_is_told_that_there_are_tokens(tokened: Server) -> None:
+    found, text, headers = ask(tokened)
+    assert found == 401
+    assert headers.get_all("WWW-Authenticate") == [
+        'Basic realm="oncelog", charset="UTF-8"',
+        'Bearer realm="oncelog"',
+    ]
+    assert "or show a token" in text
+
+
+def test_a_token_that_does_not_count_is_refused_and_nobody_is_told_why_but_the_log(
+    tokened: Server, issuer: Issuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, before = issuer.token("one"), tokened.broker.metrics.authentications_failed
+    bad = [issuer.token("one", exp=1), issuer.token("one", aud="others"), f"{good[:-8]}AAAAAAAA", "x.y.z", "x" * 4000]
+    told = [ask(tokened, bearer(token)) for token in bad]
+    assert [(found, text) for found, text, _ in told] == [(401, "This token does not count.\n")] * len(bad)
+    assert tokened.broker.metrics.authentications_failed == before + len(bad)
+    assert "127.0.0.1 did not prove to /metrics who it is: a token that does not count: Expired" in caplog.text
+    assert not any(part in caplog.text for token in bad[:3] for part in token.split("."))
+
+
+def test_where_no_listener_takes_tokens_none_counts(server: Server, issuer: Issuer) -> None:
+    assert status(server, bearer(issuer.token("one"))) == 401
+    assert "WWW-Authenticate: Bearer" not in str(ask(server)[2])
+
+
+def test_bad_tokens_count_together_with_wrong_passwords(issuer: Issuer) -> None:
+    with scraped({**by_tokens(issuer), "oncelog.max.failed.authentications.per.minute": "3"}) as server:
+        bad = [bearer("x.y.z"), basic("nobody"), bearer(issuer.token("one", exp=1)), bearer("x.y.z")]
+        assert [status(server, each) for each in bad] == [401, 401, 401, 429]
+        assert status(server, bearer(issuer.token("one"))) == 429
+        assert server.call(lambda: server.service.connections.guard.is_barred("127.0.0.1"))
+
+
+def test_no_more_tokens_are_looked_at_a_time_than_there_is_room_for(
+    tokened: Server, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, new = bearer(issuer.token("one", jti="known")), bearer(issuer.token("one", jti="new"))
+    assert status(tokened, known) == 200
+    monkeypatch.setattr("oncelog.server.web_proofs.MOST_AT_ONCE", 0)
+    assert status(tokened, new) == 503
+    assert status(tokened, known) == 200, "who has proven it before waits for nobody"
+
+
+def test_whom_a_token_names_sees_what_that_user_may_describe(issuer: Issuer) -> None:
+    with scraped({**AUTHORIZER, **by_tokens(issuer), "super.users": "User:root"}) as server:
+        found, text, _ = ask(server, bearer(issuer.token("one")))
+        assert found == 403 and "--allow-principal 'User:ann' --operation Describe --cluster" in text
+        assert status(server, bearer(issuer.token("one", sub="root"))) == 200
+        allow(server, "ann", (Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME))
+        assert status(server, bearer(issuer.token("one"))) == 200
+
+
+def test_beyond_loopback_tokens_are_a_way_in_without_users(
+    authority: Authority, keystore: dict[str, str], issuer: Issuer
+) -> None:
+    with scraped({**keystore, **by_tokens(issuer)}, "0.0.0.0") as server:
+        trusting = ssl.create_default_context(cafile=authority.certificate)
+        assert [status(server, given, trusting) for given in (None, bearer(issuer.token("one")))] == [401, 200]
 
 
 # TLS, and where it is

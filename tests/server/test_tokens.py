@@ -241,7 +241,49 @@ async def test_a_good_token_is_looked_at_again_by_other_keys(issuer: Issuer, cou
     issuer.new_key("one")
     issuer.publish()
     clock.advance(REFRESH_MS)
-    assert await is_looked_at(token, signed, counting), "by the keys that are known, while others are read"
+    assert not await is_looked_at(token, signed, counting), "while others are read"
+    await signed.until_read()
+    with pytest.raises(Refused):
+        await signed.check(token)
+
+
+async def test_keys_that_are_read_again_and_are_the_same_make_nobody_be_looked_at(
+    issuer: Issuer, counting: Counting, reads: Reads
+) -> None:
+    clock = wall_clock()
+    for key_id, kind in (("rsa", "RSA"), ("okp", "OKP"), ("changed", "EC"), ("gone", "EC")):
+        issuer.new_key(key_id, kind)
+    issuer.publish()
+    signed = SignedTokens(settings(issuer), clock, counting)
+    algorithms = {"one": "ES256", "rsa": "RS256", "okp": "EdDSA", "changed": "ES256", "gone": "ES256"}
+    exp = clock.now().wall_ms // 1000 + 3 * REFRESH_MS // 1000
+    tokens = {key_id: issuer.token(key_id, algorithm, exp=exp) for key_id, algorithm in algorithms.items()}
+    for token in tokens.values():
+        assert await is_looked_at(token, signed, counting)
+    issuer.new_key("changed")
+    issuer.publish("one", "rsa", "okp", "changed")
+    clock.advance(REFRESH_MS)
+    assert not await is_looked_at(tokens["one"], signed, counting), "and has the keys be read"
+    await signed.until_read()
+    assert reads.count == 2
+    for key_id in ("one", "rsa", "okp"):
+        assert not await is_looked_at(tokens[key_id], signed, counting), key_id
+    for key_id in ("changed", "gone"):
+        with pytest.raises(Refused):
+            await signed.check(tokens[key_id])
+
+
+async def test_a_token_that_names_no_key_is_looked_at_again_where_there_are_several_now(
+    issuer: Issuer, counting: Counting
+) -> None:
+    clock = wall_clock()
+    signed = SignedTokens(settings(issuer), clock, counting)
+    token = issuer.token("one", headers={}, exp=clock.now().wall_ms // 1000 + 3 * REFRESH_MS // 1000)
+    assert await is_looked_at(token, signed, counting)
+    issuer.new_key("two")
+    issuer.publish()
+    clock.advance(REFRESH_MS)
+    await signed.check(token)
     await signed.until_read()
     with pytest.raises(Refused):
         await signed.check(token)
@@ -442,7 +484,7 @@ def test_who_has_shown_a_token_before_waits_behind_nobody_who_shows_others(at: G
             return code
 
     assert get_in() is ErrorCode.none
-    others = [at.server.broker.tokens.threads.submit(go_on.wait, 30) for _ in range(3)]
+    others = [at.server.broker.at_tokens.threads.submit(go_on.wait, 30) for _ in range(3)]
     try:
         assert get_in() is ErrorCode.none
         assert not any(each.done() for each in others)

@@ -16,7 +16,7 @@ from oncelog.console.sessions import LIFETIME_MS, Sessions
 from oncelog.security.documents import Document, Kind
 from oncelog.server.access import EVERY_RIGHT, Rights
 from oncelog.server.broker import Broker
-from oncelog.server.web_passwords import Unproven, WebPasswords
+from oncelog.server.web_proofs import Unproven, WebProofs
 
 MOST_BODY_BYTES: Final = 4096
 SIGN_IN_FIRST: Final = "Sign in first."
@@ -30,7 +30,7 @@ class SignIn:
         self.is_asked_for = is_asked_for
         self._is_encrypted = is_encrypted
         self._sessions = Sessions()
-        self._passwords = WebPasswords(broker, "the page")
+        self._proofs = WebProofs(broker, "the page")
         self.port = 0  # cookies know no ports: two servers of one machine would take each other's
 
     @property
@@ -95,7 +95,7 @@ class SignIn:
         """Whose name and password these are, by which state of the users. Raises `Refused`."""
         user, password = await _name_and_password(request)  # who sends it slowly takes nobody's place meanwhile
         try:
-            return user, await self._passwords.prove(_host(request), user, password)
+            return user, await self._proofs.of_password(_host(request), user, password)
         except Unproven as unproven:
             raise Refused(unproven.status, unproven.message) from None
 

@@ -34,10 +34,16 @@ def read(message: bytes) -> Shown:
         raise Refused("a first message that is none")
     pairs = [pair.partition("=") for pair in first["pairs"].split("\x01") if pair]
     said = {name: value for name, _, value in pairs}
-    bearer = _BEARER.fullmatch(said.get("auth", "").strip())
-    if bearer is None or len(said) < len(pairs):
+    token = token_in(said.get("auth", ""))
+    if token is None or len(said) < len(pairs):
         raise Refused("a first message without a token")
-    return Shown(bearer["token"], (first["authorization"] or "").replace("=2C", ",").replace("=3D", "="))
+    return Shown(token, (first["authorization"] or "").replace("=2C", ",").replace("=3D", "="))
+
+
+def token_in(authorization: str) -> str | None:
+    """That of `Bearer TOKEN`, as in HTTP (RFC 6750)."""
+    bearer = _BEARER.fullmatch(authorization.strip())
+    return None if bearer is None else bearer["token"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

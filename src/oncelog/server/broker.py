@@ -29,6 +29,7 @@ from oncelog.server.ports import NO_MEMBERS, Cluster, Member, NoPeers, Peers
 from oncelog.server.quotas import Quotas
 from oncelog.server.settings import Settings
 from oncelog.server.tls import tls_of
+from oncelog.server.tokens import TokensOfListeners
 from oncelog.server.topics import Partition, Topics
 from oncelog.server.transactions.coordinator import TransactionCoordinator
 from oncelog.server.transactions.markers import Markers
@@ -81,8 +82,9 @@ class Broker:
         self.quotas = Quotas(settings, self.topics, self.metrics)
         self.users = KnownUsers(self.topics)
         self.aside, self.at_disk = Aside("aside"), Aside("disk")
-        self.proofs, self.tokens = Aside("proofs", is_yielding=True), Aside("tokens", is_yielding=True)
+        self.proofs, self.at_tokens = Aside("proofs", is_yielding=True), Aside("tokens", is_yielding=True)
         self.passwords = Passwords(self.users, self.proofs)
+        self.tokens = TokensOfListeners(settings, self.clock, self.at_tokens)
         self.failures = Failures(settings.oncelog_max_failed_authentications_per_minute)  # to prove it, by any way in
         self.leased_pids = leased_pids(cluster, self.clock, settings.oncelog_lease_lifetime_ms)
         self.kafka_pids = kafka_pids(cluster, self.clock, known_pid)
@@ -210,7 +212,7 @@ class Broker:
         self.aside.close()
         self.at_disk.close()
         self.proofs.close()
-        self.tokens.close()
+        self.at_tokens.close()
         try:
             self.topics.close()
         finally:

@@ -60,7 +60,7 @@ class Exposure:
             )
         return Tls(self._endpoint, settings, self._broker.clock)
 
-    def check_users(self) -> None:
+    def check_users(self, *, takes_tokens: bool = False) -> None:
         """Raises SettingsError where nobody could sign in, beyond the loopback address."""
         if self._is_near:
             return
@@ -69,7 +69,7 @@ class Exposure:
                 f"{self._given}: {self._sign_in_setting}=never is for 127.0.0.1 alone: everybody who "
                 "reaches this address would read everything"
             )
-        if not self._broker.users.now.names:
+        if not takes_tokens and not self._broker.users.now.names:
             raise SettingsError(
                 f"{self._given}: nobody could sign in, since there are no users: make one with "
                 f"`oncelog users add NAME`, or leave {self.what} on 127.0.0.1. {HOW}"

@@ -7,7 +7,6 @@ from oncelog.security import brokers
 from oncelog.server.broker import Broker
 from oncelog.server.proofs import BrokerProof, Proof, new_proof
 from oncelog.server.strangers import Strangers
-from oncelog.server.tokens import SignedTokens
 
 Log = Callable[..., None]  # at a limited rate
 
@@ -20,7 +19,6 @@ class Guard:
         self._broker = broker
         self._log = log
         self.strangers = Strangers(lambda: broker.clock.now().monotonic_ms)
-        self._tokens: dict[str, SignedTokens] = {}  # by listener
 
     @property
     def knows_brokers(self) -> bool:
@@ -30,13 +28,7 @@ class Guard:
         if mechanism == brokers.MECHANISM:
             return BrokerProof(self._broker.cluster.secret)
         broker = self._broker
-        return new_proof(mechanism, broker.users.now, broker.passwords, lambda: self._signed_tokens(listener))
-
-    def _signed_tokens(self, listener: str) -> SignedTokens:
-        if listener not in self._tokens:
-            settings = self._broker.settings.of_listener(listener)
-            self._tokens[listener] = SignedTokens(settings, self._broker.clock, self._broker.tokens)
-        return self._tokens[listener]
+        return new_proof(mechanism, broker.users.now, broker.passwords, lambda: broker.tokens.of(listener))
 
     def is_barred(self, host: str) -> bool:
         is_barred = self._broker.failures.is_barred(host, self._broker.clock.now().monotonic_ms)

@@ -1,7 +1,8 @@
 """The port at which this server's metrics are scraped: who may, and what they see.
 
-Who has to say who it is does so by HTTP Basic, as every scraper can, and is a user of the log. It takes the right to
-DESCRIBE the cluster, as the overview of the page does; of topics and groups those are told that the user may DESCRIBE.
+Who has to say who it is does so by HTTP Basic, as every scraper can, and is a user of the log; or by a token, where a
+listener takes those (OAUTHBEARER). It takes the right to DESCRIBE the cluster, as the overview of the page does; of
+topics and groups those are told that the user may DESCRIBE.
 """
 
 from base64 import b64decode
@@ -10,18 +11,21 @@ from http import HTTPStatus
 from typing import Final
 
 from oncelog.metrics.http import MAX_OPEN, MetricsServer, Refusal, Refused, Text
+from oncelog.security.oauthbearer import token_in
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server.broker import Broker, bracketed
 from oncelog.server.doorway import Doorway
 from oncelog.server.exposition import exposition
 from oncelog.server.exposure import Exposure
 from oncelog.server.tls import LOOK_MS
-from oncelog.server.web_passwords import Unproven, WebPasswords
+from oncelog.server.web_proofs import Unproven, WebProofs
 from oncelog.settings import SettingsError
 
 HANDSHAKES: Final = 2 * MAX_OPEN
 ASKS: Final = 'WWW-Authenticate: Basic realm="oncelog", charset="UTF-8"'
+ASKS_FOR_TOKENS: Final = f'{ASKS}\r\nWWW-Authenticate: Bearer realm="oncelog"'
 SIGN_IN_FIRST: Final = "name a user of the log and the password (basic_auth of Prometheus)\n"
+OR_A_TOKEN: Final = "or show a token (authorization or oauth2 of Prometheus)\n"
 MAY_NOT: Final = (
     "this takes the right to DESCRIBE the cluster: "
     "oncelog acls add --allow-principal '{principal}' --operation Describe --cluster\n"
@@ -45,7 +49,9 @@ class MetricsPort:
         )
         tls = self._exposure.tls()
         self._doorway = None if tls is None else Doorway(broker, tls, self._exposure.what, HANDSHAKES)
-        self._passwords = WebPasswords(broker, self._exposure.what)
+        self._proofs = WebProofs(broker, self._exposure.what)
+        self._tokens = broker.tokens.first()
+        self._asks = ASKS if self._tokens is None else ASKS_FOR_TOKENS
         self._server = MetricsServer(
             lambda: exposition(broker),
             turns=broker.turns,
@@ -55,7 +61,7 @@ class MetricsPort:
         )
 
     async def start(self) -> None:
-        self._exposure.check_users()
+        self._exposure.check_users(takes_tokens=self._tokens is not None)
         try:
             self.port = await self._server.start(self._host, self.port)
         except OSError as error:
@@ -69,28 +75,39 @@ class MetricsPort:
 
     async def _admit(self, host: str, authorization: str | None) -> Text:
         if authorization is None:  # nothing was guessed: clients are asked before they say
-            raise Refused(Refusal("401 Unauthorized", SIGN_IN_FIRST, ASKS))
-        user, password = _name_and_password(authorization)
+            raise self._unsigned()
         try:
-            await self._passwords.prove(host, user, password)
+            user = await self._proven(host, authorization)
         except Unproven as unproven:
             status = f"{unproven.status} {HTTPStatus(unproven.status).phrase}"
-            raise Refused(
-                Refusal(status, f"{unproven.message}\n", ASKS if unproven.status == HTTPStatus.UNAUTHORIZED else None)
-            ) from None
+            asks = self._asks if unproven.status == HTTPStatus.UNAUTHORIZED else None
+            raise Refused(Refusal(status, f"{unproven.message}\n", asks)) from None
         principal = f"User:{user}"
         rights = self._broker.access.rights(principal, host)
         if not rights.may(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
             raise Refused(Refusal("403 Forbidden", MAY_NOT.format(principal=principal)))
         return lambda: exposition(self._broker, rights)
 
+    async def _proven(self, host: str, authorization: str) -> str:
+        """Whose name it is. Raises Refused and Unproven."""
+        token = None if self._tokens is None else token_in(authorization)
+        if token is not None and self._tokens is not None:
+            return await self._proofs.of_token(host, self._tokens, token)
+        shown = _name_and_password(authorization)
+        if shown is None:
+            raise self._unsigned()
+        await self._proofs.of_password(host, *shown)
+        return shown[0]
 
-def _name_and_password(authorization: str) -> tuple[str, str]:
+    def _unsigned(self) -> Refused:
+        text = SIGN_IN_FIRST if self._tokens is None else f"{SIGN_IN_FIRST}{OR_A_TOKEN}"
+        return Refused(Refusal("401 Unauthorized", text, self._asks))
+
+
+def _name_and_password(authorization: str) -> tuple[str, str] | None:
     scheme, _, shown = authorization.partition(" ")
     try:
         user, colon, password = b64decode(shown.strip(), validate=True).decode().partition(":")
     except (BadBase64, ValueError):
-        user = colon = password = ""
-    if scheme.lower() != "basic" or not user or not colon or not password:
-        raise Refused(Refusal("401 Unauthorized", SIGN_IN_FIRST, ASKS))
-    return user, password
+        return None
+    return (user, password) if scheme.lower() == "basic" and user and colon and password else None

@@ -290,9 +290,9 @@ class Settings(EntrySettings):
     )
     oncelog_metrics_sign_in: str = text(
         "auto",
-        "Whether /metrics asks for a user's name and password (HTTP Basic): `auto` where a listener asks clients who "
-        "they are, where access rules are asked, and beyond the loopback address; `always`; `never`, which is for the "
-        "loopback address alone.",
+        "Whether /metrics asks for a user's name and password (HTTP Basic) or, where a listener has OAUTHBEARER, for a "
+        "token: `auto` where a listener asks clients who they are, where access rules are asked, and beyond the "
+        "loopback address; `always`; `never`, which is for the loopback address alone.",
         words=("auto", "always", "never"),
     )
     oncelog_metrics_tls: str = text(

@@ -1,8 +1,9 @@
 """Tokens that somebody else has signed (JWTs), and the keys by which that is checked: a JWKS, read now and then.
 
 PyJWT checks signature, times, issuer and audience; it is asked in a thread. A token of a key that is not known makes
-the keys be read again, once a minute at the most. One that was good by the keys as they are is remembered by its hash
-until it ends: who shows it again, as clients do on every connection, does not wait behind those who show bad ones.
+the keys be read again, once a minute at the most. One that was good is remembered by its hash until it ends, or its key
+is no longer among those that were read last: who shows it again, as clients do on every connection, does not wait
+behind those who show bad ones.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener, url2pathname
@@ -23,11 +24,13 @@ from oncelog.clock import Clock
 from oncelog.security.oauthbearer import ALGORITHMS, Bearer, Wanted, bearer_of
 from oncelog.security.scram import Refused
 from oncelog.server.aside import Aside
+from oncelog.server.endpoints import endpoints
 from oncelog.server.settings import Settings
 from oncelog.settings import SettingsError
 
 logger = logging.getLogger(__name__)
 
+MECHANISM = "OAUTHBEARER"
 MOST_KEYS = 100
 MOST_BYTES = 2**20
 MOST_HEAD_BYTES = 8192  # of a token: it is read before the signature is looked at
@@ -57,6 +60,12 @@ class Key:
 Keys = Mapping[str, Key]  # by their ids; one without an id has none
 
 
+class Good(NamedTuple):
+    bearer: Bearer
+    key_id: str | None
+    key: Key
+
+
 class SignedTokens:
     def __init__(self, settings: Settings, clock: Clock, threads: Aside) -> None:
         assert settings.sasl_oauthbearer_jwks_endpoint_url is not None
@@ -72,7 +81,7 @@ class SignedTokens:
         self._next_ms: int | None = None  # when they are read again
         self._unknown_ms: int | None = None  # when they were last read for a key that was not known
         self._reading: asyncio.Task[None] | None = None
-        self._good: OrderedDict[bytes, tuple[Bearer, Keys]] = OrderedDict()  # by their hashes; by which keys
+        self._good: OrderedDict[bytes, Good] = OrderedDict()  # by their hashes
 
     async def check(self, token: str) -> Bearer:
         """Raises Refused."""
@@ -81,30 +90,34 @@ class SignedTokens:
         if remembered is not None:
             return remembered
         key_id = await self._threads.run(_key_id, token)
-        key, keys = await self._key(key_id), self._keys
+        key = await self._key(key_id)
         if key is None:
             raise Refused("a token of a key that is not known")
         claims = await self._threads.run(_claims, token, key, self._settings)
         bearer = bearer_of(claims, self._wanted)
-        self._good[digest] = bearer, keys
+        self._good[digest] = Good(bearer, key_id, key)
         if len(self._good) > MOST_REMEMBERED:
             self._good.popitem(last=False)
         return bearer
 
     def _remembered(self, digest: bytes) -> Bearer | None:
-        """Of a token that need not be looked at: neither is it over, nor may the keys have changed since."""
+        """Of a token that need not be looked at: neither is it over, nor has its key been taken away."""
         found = self._good.get(digest)
         if found is None:
             return None
-        (bearer, keys), now = found, self._clock.now()
-        ends_ms = (bearer.expires_s + self._settings.sasl_oauthbearer_clock_skew_seconds) * 1000
-        if keys is not self._keys or now.wall_ms >= ends_ms:
+        now = self._clock.now()
+        ends_ms = (found.bearer.expires_s + self._settings.sasl_oauthbearer_clock_skew_seconds) * 1000
+        if self._found(found.key_id) is not found.key or now.wall_ms >= ends_ms:
             del self._good[digest]
             return None
-        if self._next_ms is None or self._next_ms <= now.monotonic_ms:
-            return None
+        if self._is_due(now.monotonic_ms):
+            self._begin_reading()
         self._good.move_to_end(digest)
-        return bearer
+        return found.bearer
+
+    def remembers(self, token: str) -> bool:
+        """Whether `check` would know it at once."""
+        return self._remembered(sha256(token.encode()).digest()) is not None
 
     async def until_read(self) -> None:
         """What is being read is there."""
@@ -113,10 +126,11 @@ class SignedTokens:
 
     async def _key(self, key_id: str | None) -> Key | None:
         now_ms = self._clock.now().monotonic_ms
-        if self._next_ms is None or (self._next_ms <= now_ms and not self._keys):
-            await self._read()
-        elif self._next_ms <= now_ms:
-            self._begin_reading()  # and go by those that are known, meanwhile
+        if self._is_due(now_ms):
+            if self._keys:
+                self._begin_reading()  # and go by those that are known, meanwhile
+            else:
+                await self._read()
         found = self._found(key_id)
         may_look_again = self._unknown_ms is None or now_ms - self._unknown_ms >= UNKNOWN_KEY_MS
         if found is None and may_look_again:
@@ -124,6 +138,9 @@ class SignedTokens:
             await self._read()
             found = self._found(key_id)
         return found
+
+    def _is_due(self, now_ms: int) -> bool:
+        return self._next_ms is None or self._next_ms <= now_ms
 
     def _found(self, key_id: str | None) -> Key | None:
         if key_id is not None:
@@ -141,13 +158,41 @@ class SignedTokens:
     async def _read_once(self) -> None:
         pause_ms = self._settings.sasl_oauthbearer_jwks_endpoint_refresh_ms
         try:
-            self._keys = await self._threads.run(read_keys, self._url, self._clock)
+            found = await self._threads.run(read_keys, self._url, self._clock)
+            self._keys = {key_id: known_as(key, self._keys.get(key_id)) for key_id, key in found.items()}
         except Exception as error:
             pause_ms = FAILED_MS
             logger.warning("the keys of tokens could not be read from %s: %s", self._url, error)
         finally:
             self._next_ms = self._clock.now().monotonic_ms + pause_ms
             self._reading = None
+
+
+class TokensOfListeners:
+    """Each has keys of its own, and what was good by them."""
+
+    def __init__(self, settings: Settings, clock: Clock, threads: Aside) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._threads = threads
+        self._found: dict[str, SignedTokens] = {}
+
+    def of(self, listener: str) -> SignedTokens:
+        if listener not in self._found:
+            settings = self._settings.of_listener(listener)
+            self._found[listener] = SignedTokens(settings, self._clock, self._threads)
+        return self._found[listener]
+
+    def first(self) -> SignedTokens | None:
+        """Of the first listener that asks for them, where one does."""
+        guarded = (each.name for each in endpoints(self._settings) if each.is_sasl)
+        names = (each for each in guarded if MECHANISM in self._settings.of_listener(each).sasl_enabled_mechanisms)
+        return next(map(self.of, names), None)
+
+
+def known_as(read: Key, before: Key | None) -> Key:
+    """The same one where it is equal: what was good by it goes on to be."""
+    return before if before == read else read
 
 
 def check_possible(settings: Settings) -> None:

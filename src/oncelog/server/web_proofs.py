@@ -1,4 +1,4 @@
-"""Who somebody is by a name and a password, where that is asked beside Kafka's protocol: on the page and for metrics.
+"""Who somebody is by a password or a token, where that is asked beside Kafka's protocol: on the page, and for metrics.
 
 A wrong password takes as long as a right one for nobody's name; a failure is answered late; and who fails too often,
 here or at a listener, is not looked at for a while. Who has proven it before waits for no guesser.
@@ -6,17 +6,23 @@ here or at a listener, is not looked at for a while. Who has proven it before wa
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from oncelog.security.documents import Document, Kind
+from oncelog.security.scram import Refused
 from oncelog.server.broker import Broker
+from oncelog.server.tokens import SignedTokens
 
 logger = logging.getLogger(__name__)
 
 MOST_AT_ONCE: Final = 8  # proofs that are looked at, and failures that are answered late
 WRONG: Final = "No user has this name and password."
+NO_TOKEN: Final = "This token does not count."
 TOO_OFTEN: Final = "Too many have failed to sign in from where you are: wait a minute."
 TOO_MANY: Final = "Too many are signing in: try again."
+
+Proven = TypeVar("Proven")
 
 
 class Unproven(Exception):
@@ -28,7 +34,7 @@ class Unproven(Exception):
         self.message = message
 
 
-class WebPasswords:
+class WebProofs:
     """Those that are shown at one door."""
 
     def __init__(self, broker: Broker, door: str) -> None:
@@ -37,26 +43,48 @@ class WebPasswords:
         self._at_work = 0
         self._late = 0
 
-    async def prove(self, host: str, user: str, password: str) -> Document:
-        """Whether it is that user's, by which state of the users. Raises `Unproven`."""
+    async def of_password(self, host: str, user: str, password: str) -> Document:
+        """By which state of the users it is that user's. Raises `Unproven`."""
+        passwords = self._broker.passwords
+
+        async def look() -> Document:
+            users = self._broker.topics.document(Kind.USERS)
+            if not (await passwords.look(user, password))[0]:
+                raise Refused("a wrong name or password")
+            return users
+
+        return await self._proven(host, look, lambda: passwords.remembers(user, password), WRONG)
+
+    async def of_token(self, host: str, tokens: SignedTokens, token: str) -> str:
+        """Whose it is. Raises `Unproven`."""
+
+        async def look() -> str:
+            return (await tokens.check(token)).name
+
+        return await self._proven(host, look, lambda: tokens.remembers(token), NO_TOKEN)
+
+    async def _proven(
+        self, host: str, look: Callable[[], Awaitable[Proven]], is_remembered: Callable[[], bool], wrong: str
+    ) -> Proven:
         broker = self._broker
         if broker.failures.is_barred(host, self._now_ms()):
             broker.metrics.authentications_barred += 1
             raise Unproven(429, TOO_OFTEN)
-        if self._at_work >= MOST_AT_ONCE and not broker.passwords.remembers(user, password):
+        if self._at_work >= MOST_AT_ONCE and not is_remembered():
             raise Unproven(503, TOO_MANY)
         self._at_work += 1
+        began_ms = self._now_ms()
         try:
-            began_ms, users = self._now_ms(), broker.topics.document(Kind.USERS)
-            if (await broker.passwords.look(user, password))[0]:
-                return users
+            return await look()
+        except Refused as refused:
+            why = str(refused)
         finally:
             self._at_work -= 1
         broker.failures.note(host, self._now_ms())
         broker.metrics.authentications_failed += 1
-        logger.warning("%s did not prove to %s who it is", host, self._door)
+        logger.warning("%s did not prove to %s who it is: %s", host, self._door, why)
         await self._be_late(began_ms)
-        raise Unproven(401, WRONG)
+        raise Unproven(401, wrong)
 
     async def _be_late(self, began_ms: int) -> None:
         """Who waits for that keeps a connection, of which there are few, but nobody's proof from being looked at."""
