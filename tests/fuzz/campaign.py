@@ -25,7 +25,7 @@ LOOKS_MB = THREADS * 72  # what threads unfold meanwhile: no batch here is sound
 REST_MB = 64  # what may stay of it once nothing is under way: modules, what the allocator keeps, topics and groups
 NO_TIME = struct.pack(">q", -1)
 
-_UNEXPECTED = re.compile(r"Traceback|failed unexpectedly|MemoryError|RecursionError|Segmentation")
+UNEXPECTED = re.compile(r"Traceback|failed unexpectedly|MemoryError|RecursionError|Segmentation")
 
 
 class Broken(AssertionError):
@@ -136,7 +136,7 @@ class Campaign:
     def _take(self, sock: socket.socket, frame: Frame) -> None:
         with sock:
             try:
-                data = _one_frame(sock)
+                data = one_frame(sock)
             except (ConnectionResetError, TimeoutError):
                 data = b""
         if not data:
@@ -146,7 +146,7 @@ class Campaign:
             return
         self.report.answered += 1
         if frame.answer is not None:
-            _read_whole(frame, data)
+            read_whole(frame, data)
 
     def _watch(self) -> None:
         if not self._server.is_running:
@@ -157,7 +157,7 @@ class Campaign:
             log.seek(self._log_read)
             text = log.read()
             self._log_read = log.tell()
-        if found := _UNEXPECTED.search(text):
+        if found := UNEXPECTED.search(text):
             raise Broken(f"the server's log says:\n{text[max(0, found.start() - 300) : found.start() + 2500]}")
 
     def _watch_memory(self, growth_mb: float) -> float:
@@ -173,7 +173,7 @@ class Campaign:
             time.sleep(ASK_AGAIN_SECONDS)
 
 
-def _one_frame(sock: socket.socket) -> bytes:
+def one_frame(sock: socket.socket) -> bytes:
     sock.settimeout(1)
     data = bytearray()
     while len(data) < 4 or len(data) < 4 + struct.unpack_from(">i", data)[0]:
@@ -184,7 +184,7 @@ def _one_frame(sock: socket.socket) -> bytes:
     return bytes(data[4:])
 
 
-def _read_whole(frame: Frame, data: bytes) -> None:
+def read_whole(frame: Frame, data: bytes) -> None:
     """An unmutated request was answered: the answer must be one of its own version and id."""
     kind = frame.answer
     header, at = kind.read_header(data, 0)

@@ -32,9 +32,9 @@ class Frame(NamedTuple):
 
 
 class Frames:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, instances: Callable[[Random], Instances] = Instances) -> None:
         self._random = Random(seed)
-        self._instances = Instances(self._random)
+        self._instances = instances(self._random)
         self._kinds = [
             (api.name, version) for api in apis().values() for version in range(api.versions[0], api.versions[1] + 1)
         ]
@@ -48,8 +48,13 @@ class Frames:
         if self._turn % 50 == 0:
             return self._special()
         whole = self._whole(name, version)
-        if self._random.random() < 0.25:
-            return whole
+        return whole if self._random.random() < 0.25 else self.mutated(whole)
+
+    def next_whole(self) -> Frame:
+        self._turn += 1
+        return self._whole(*self._kinds[self._turn % len(self._kinds)])
+
+    def mutated(self, whole: Frame) -> Frame:
         change = self._random.choice(CHANGES)
         mutated = change(self._random, whole.data, self._earlier)
         self._remember(whole.data)

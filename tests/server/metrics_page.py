@@ -53,8 +53,8 @@ scrape_configs:
 ```
 
 Where a listener has the mechanism OAUTHBEARER, a token of [the same issuer](authentication.md#mechanisms) counts, too
-(`Authorization: Bearer`; `authorization.credentials_file` or `oauth2` of Prometheus). It is checked by the settings of the
-first such listener, and stands for the user that it names. With the request's other lines it may have 8 KiB.
+(`Authorization: Bearer`; `authorization.credentials_file` or `oauth2` of Prometheus). It is checked by the settings of
+the first such listener, and stands for the user that it names. With the request's other lines it may have 8 KiB.
 
 It is asked by an address, as `localhost`, by a name without a dot or below `.local` or `.internal`, by what listeners
 advertise, or by one of `oncelog.page.hosts`: no other page in a browser can read it, nor can one make a browser that

@@ -53,7 +53,7 @@ def check_unheeded(settings: Settings) -> Iterator[Finding]:
     kept = documents_of(RealDisk(), settings.log_dir) if words else {}
     for kind, each in words.items():
         if count := len(kept.get(kind, ())):
-            yield note("rights", each % (settings.log_dir, count), **{str(kind): count})
+            yield note("rights", each % (settings.log_dir, count), kind=kind, count=count)
 
 
 def check_folders(data: Path) -> Iterator[Finding]:
