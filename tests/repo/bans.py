@@ -138,7 +138,7 @@ BANS = [
     ),
     Ban(
         name="a secret",
-        pattern=r"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/]{40}|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\."
+        pattern=r"-----BEGIN [A-Z ]*PRIVATE KEY-----(\s|\\[nr])+[A-Za-z0-9+/]{40}|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\."
         r"|\b(A[KS]IA[0-9A-Z]{16}|gh[oprsu]_[A-Za-z0-9]{36}|github_pat_\w{40}|glpat-[\w-]{20}|xox[abprs]-[\w-]{20})"
         r"|\b(AIza[\w-]{35}|pypi-[\w-]{60}|npm_[A-Za-z0-9]{36}|sk-[A-Za-z0-9]{32})",
         instead="make keys, tokens and passwords where they are needed, as tests/server/jwks.py does",

@@ -28,6 +28,34 @@ def test_every_ban_catches_its_example_and_says_what_to_write_instead(ban: Ban) 
     assert ban.instead
 
 
+SECRETS = {
+    "a key of PEM": "-----BEGIN PRIVATE KEY-----\n" + "MIGHAgEAMB" * 5,
+    "one in a text of JSON": r"-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEpAIBAA" * 5,
+    "a signed token": f"eyJ{'h' * 20}.eyJ{'p' * 20}.signature",
+    "a key of AWS": "AKIA" + "Q" * 16,
+    "a token of GitHub": "ghp_" + "q" * 36,
+    "a fine-grained one": "github_pat_" + "q" * 40,
+    "a token of GitLab": "glpat-" + "q" * 20,
+    "a token of Slack": "xoxb-" + "q" * 20,
+    "a key of Google": "AIza" + "q" * 35,
+    "a token of PyPI": "pypi-" + "q" * 60,
+    "a token of npm": "npm_" + "q" * 36,
+}
+
+
+@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
+@pytest.mark.parametrize("around", ["{}", "token = '{}'\n", '{{"token": "{}"}}', "TOKEN={}\n"])
+def test_the_scan_for_secrets_finds_each_kind_of_them_wherever_it_stands(secret: str, around: str) -> None:
+    (scan,) = (ban for ban in BANS if ban.name == "a secret")
+    assert scan.hits(around.format(secret))
+    assert not scan.hits(around.format(secret[: len(secret) // 3]))
+
+
+def test_the_scan_for_secrets_reads_every_file_but_its_own() -> None:
+    (scan,) = (ban for ban in BANS if ban.name == "a secret")
+    assert [path for path in project_files() if not scan.applies_to(path)] == ["tests/repo/bans.py"]
+
+
 @by_name
 def test_every_ban_looks_at_some_file(ban: Ban) -> None:
     assert any(ban.applies_to(path) for path in project_files())

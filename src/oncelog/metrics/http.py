@@ -124,7 +124,8 @@ class MetricsServer:
         except (TimeoutError, OSError, asyncio.CancelledError):
             pass  # too slow, or gone, or the server stops; what it was owed is forgotten with the connection
         except Exception:
-            logger.exception("the metrics could not be told")
+            if not writer.transport.is_closing():  # what is gone may not be written to
+                logger.exception("the metrics could not be told")
         finally:
             self._forget(writer)
             writer.transport.abort()

@@ -309,7 +309,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     # Sending
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._has_said_goodbye:
+        if self._is_gone or self._has_said_goodbye:
             return
         if self._backlog or self._is_write_paused or len(data) > PIECE_BYTES or self._ssl is None:
             self.writelines((data,))

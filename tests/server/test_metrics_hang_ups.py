@@ -1,0 +1,107 @@
+"""A scraper that is gone before it is answered is nothing to log: anybody could fill the log by it."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from oncelog.embedded import Server
+from oncelog.metrics.http import BAD_REQUEST, MAX_OPEN, MetricsServer, Refused, Text
+from tests.client.net.certificates import Authority
+from tests.server.test_metrics_port import SIGNS_IN, scraped
+from tests.server.tls_support import keystore
+from tests.waiting import until
+
+ASKED = b"GET /metrics HTTP/1.1\r\n\r\n"
+RESET = (1).to_bytes(4, "little") + bytes(4)  # of SO_LINGER: a close is a reset
+
+
+class Gone:
+    """Tells when the server has noticed that a client is gone."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+
+    def enter(self, connection: asyncio.Protocol) -> asyncio.BaseProtocol:
+        lost: Callable[[Exception | None], None] = connection.connection_lost
+
+        def notice(error: Exception | None) -> None:
+            lost(error)
+            self.event.set()
+
+        connection.connection_lost = notice  # type: ignore[method-assign]
+        return connection
+
+
+async def knocked(port: int, sent: bytes) -> socket.socket:
+    sock = socket.socket()
+    sock.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(sock, ("127.0.0.1", port))
+    await loop.sock_sendall(sock, sent)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    return sock
+
+
+@pytest.mark.parametrize("is_let_in", [True, False])
+def test_while_it_is_looked_at_who_it_is(caplog: pytest.LogCaptureFixture, is_let_in: bool) -> None:
+    uvloop.run(hang_up_meanwhile(is_let_in))
+    assert caplog.messages == []
+
+
+async def hang_up_meanwhile(is_let_in: bool) -> None:
+    is_asked, gone = asyncio.Event(), Gone()
+
+    async def late(host: str, authorization: str | None) -> Text:
+        is_asked.set()
+        await gone.event.wait()
+        if not is_let_in:
+            raise Refused(BAD_REQUEST)
+        return lambda: iter(("text\n",))
+
+    server = MetricsServer(lambda: (), admit=late, enter=gone.enter)
+    sock = await knocked(await server.start("127.0.0.1", 0), ASKED)
+    await is_asked.wait()
+    sock.close()
+    await gone.event.wait()
+    await server.stop()
+
+
+def test_to_make_room_for_others(caplog: pytest.LogCaptureFixture) -> None:
+    uvloop.run(make_room())
+    assert caplog.messages == []
+
+
+async def make_room() -> None:
+    gone = Gone()
+    server = MetricsServer(lambda: (), enter=gone.enter)
+    port = await server.start("127.0.0.1", 0)
+    silent = [await knocked(port, b"GET") for _ in range(MAX_OPEN + 1)]
+    await gone.event.wait()
+    await server.stop()
+    for each in silent:
+        each.close()
+
+
+def test_in_the_middle_of_a_request_by_tls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    authority = Authority(tmp_path)
+    settings = {"ssl.keystore.location": keystore(authority.signs("server")), "oncelog.metrics.tls": "always"}
+    with scraped({**SIGNS_IN, **settings}) as server:
+        context = ssl.create_default_context(cafile=authority.certificate)
+        with socket.create_connection(("127.0.0.1", server.service.metrics_port or 0), 30) as plain:
+            encrypted: Any = context.wrap_socket(plain, server_hostname="127.0.0.1")
+            encrypted.sendall(ASKED[:-2])
+            until(lambda: open_scrapes(server) == 1, "it has begun to ask")
+            encrypted.close()
+        until(lambda: open_scrapes(server) == 0, "it has been forgotten")
+    assert "could not be told" not in caplog.text
+
+
+def open_scrapes(server: Server) -> int:
+    port = server.service._metrics_port
+    return 0 if port is None else len(port._server._open)
