@@ -136,6 +136,24 @@ def test_an_unknown_setting_of_the_environment_stops_the_start_too() -> None:
     assert "unknown setting ONCELOG_HOME (in the environment)" in said
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("listener.name.sasl_ssl.plain.sasl.jaas.config", "`oncelog users add` makes users, for PLAIN, too"),
+        (
+            "listener.name.x.oauthbearer.sasl.server.callback.handler.class",
+            "tokens are checked by sasl.oauthbearer.jwks",
+        ),
+        ("listener.name.x.ssl.keystore.password", "PEM has no password of its own"),
+        ("security.inter.broker.protocol", "that of inter.broker.listener.name"),
+        ("listener.name.x.nothing", "one of ssl.keystore.type"),
+    ],
+)
+def test_what_comes_along_from_a_kafka_is_told_what_stands_for_it_here(name: str, words: str) -> None:
+    said = refusal(f"{name}=a secret")
+    assert words in said and "a secret" not in said
+
+
 def test_what_a_python_program_gives_is_not_called_the_command_line() -> None:
     with pytest.raises(SettingsError) as caught:
         read_settings({"num.partition": "3"})

@@ -51,6 +51,15 @@ NOT_HERE = {
     "ssl.keystore.password": "PEM has no password of its own; ssl.key.password is the key's",
     "ssl.truststore.password": "PEM has no password of its own",
     "sasl.kerberos.": "there is no Kerberos",
+    "sasl.jaas.config": "`oncelog users add` makes users, for PLAIN, too",
+    "sasl.server.callback.": "there are no callbacks; tokens are checked by sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.login.": "brokers prove who they are by a secret that they agree on",
+    "sasl.mechanism.inter.broker.protocol": "brokers prove who they are by a secret that they agree on",
+    "security.inter.broker.protocol": "that of inter.broker.listener.name, or of the first listener",
+    "principal.builder.class": "a name is the user's, the token's sub, or what ssl.principal.mapping.rules make of it",
+    "delegation.token.": "there are no delegation tokens",
+    "max.connections.per.ip": "who has most connections loses the oldest where max.connections is reached",
+    "max.connection.creation.rate": "the quota connection_creation_rate says it, by address",
     "config.providers": "${env:NAME}, ${file:/path:key} and ${dir:/path:file} are understood without",
     "num.network.threads": "one event loop serves all connections",
     "num.io.threads": "one event loop serves all connections",
@@ -202,13 +211,20 @@ def _variable(name: str) -> str:
     return ENVIRONMENT_PREFIX + own.upper().replace(".", "_")
 
 
+def _not_here(name: str) -> str | None:
+    """Why. The setting of one listener may name a mechanism, too."""
+    _, *behind = name.removeprefix(LISTENER_PREFIX).split(".")
+    own = [".".join(behind[at:]) for at in range(len(behind))] if name.startswith(LISTENER_PREFIX) else [name]
+    return next((why for each in own for prefix, why in NOT_HERE.items() if each.startswith(prefix)), None)
+
+
 def _hint(name: str, called: Callable[[str], str]) -> str:
+    reason = _not_here(name)
+    if reason is not None:
+        return f": {reason}"
     if name.startswith(LISTENER_PREFIX):
         names = ", ".join(each for each in SETTINGS if is_of_listeners(each))
         return f": expected {LISTENER_PREFIX}, the listener's name in small letters, and one of {names}"
-    for prefix, reason in NOT_HERE.items():
-        if name.startswith(prefix):
-            return f": {reason}"
     topic_config = TOPIC_CONFIGS.get(name)
     if topic_config is not None and topic_config.broker_names:
         return f": that is a setting of a topic; the server's is {called(topic_config.broker_names[0])}"
