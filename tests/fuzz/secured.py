@@ -42,6 +42,8 @@ TOPIC, WRITE, READ, DESCRIBE = 2, 4, 3, 8
 class SecuredServer(Served):
     """Plainly it can be reached, too, as nobody, who has no rights."""
 
+    start_seconds = 180.0  # attacks go on for an hour, whatever else keeps the machine busy
+
     def __init__(self, folder: Path, *, is_guessing_bounded: bool = True, more: dict[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         super().__init__(folder)

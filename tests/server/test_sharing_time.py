@@ -275,7 +275,8 @@ async def test_many_that_hang_up_at_once_are_given_up_in_turns_and_before_long_w
     assert "".join(work.done).replace(".", "") == "cbal"
 
 
-def test_a_connection_that_is_gone_leaves_nothing_to_the_garbage_collector(server: Server) -> None:
+@pytest.mark.parametrize("is_limited", [False, True], ids=["", "with a quota"])
+def test_a_connection_that_is_gone_leaves_nothing_to_the_garbage_collector(server: Server, is_limited: bool) -> None:
     """A server that looked through everything for such cycles would stop for as long."""
 
     def use() -> None:
@@ -288,6 +289,9 @@ def test_a_connection_that_is_gone_leaves_nothing_to_the_garbage_collector(serve
 
     with RawConnection(server.bootstrap_servers) as raw:
         raw.create_topic("t")
+        ops = [{"key": "producer_byte_rate", "value": 1e9, "remove": not is_limited}]
+        entries = [{"entity": [{"entity_type": "user", "entity_name": "ann"}], "ops": ops}]
+        assert not raw.call("alter_client_quotas", 1, entries=entries, validate_only=False).entries[0].error_code
     use()
     until(lambda: server.call(lambda: server.broker.metrics.connections_open) == 0, "connections to be gone")
     server.call(gc.collect)

@@ -120,6 +120,7 @@ class Connection(asyncio.BufferedProtocol):
             self._waiting = None
         if self._throttle is not None:
             self._throttle.free()
+            self._throttle = None  # which points back at it: nobody would look for the two
         self._commits.drop()
         self._receiver.drop()
         self._outgoing.drop()
