@@ -77,6 +77,20 @@ def test_a_first_segment_that_went_missing_takes_the_partition_offline(clean: bo
     assert log.offline is None and log.log_start_offset == second
 
 
+def test_a_folder_that_was_emptied_is_told_and_one_that_is_new_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    disk = MemoryDisk()
+    log = filled(disk, SMALL)
+    log.close()
+    assert caplog.text == ""
+    for name in disk.listdir(FOLDER):
+        disk.unlink(f"{FOLDER}/{name}")
+    told = "is empty: if there were records in it, they are gone"
+    checked = check_partition(disk, FOLDER)
+    assert (checked.damage, checked.notes) == ([], [f"the folder {told}"])
+    assert open_log(disk, SMALL).offline is None
+    assert f"{FOLDER} {told}" in caplog.text
+
+
 def deleted_up_to(offset: int) -> MemoryDisk:
     disk = MemoryDisk()
     log = filled(disk, LARGE)

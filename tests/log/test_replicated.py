@@ -6,9 +6,11 @@ import pytest
 
 from oncelog.log.config import Flush
 from oncelog.log.partition import Fate, PartitionLog
+from oncelog.log.partition_checking import check_partition
 from oncelog.producers import Decision
+from oncelog.records.header import stamp
 from tests.log.memory_disk import MemoryDisk
-from tests.log.support import NOW, SMALL, open_log, put
+from tests.log.support import FOLDER, NOW, SMALL, batch, open_log, put
 
 LEASED = 7
 
@@ -98,6 +100,39 @@ def test_a_start_knows_a_high_watermark(is_orderly: bool, power_fails: bool, lea
         log.close()
     back = open_log(disk.crash(keep_all=not power_fails), replicated=True)
     assert least <= back.high_watermark <= 3
+
+
+def test_a_log_that_was_cut_back_into_a_gap_is_whole_to_a_start_and_to_a_check() -> None:
+    """Its leader compacts. Behind the last batch there is nothing, up to the end."""
+    disk = MemoryDisk()
+    log = open_log(disk, replicated=True, leader_epoch=0)
+
+    def take(log: PartitionLog, *offsets: int) -> None:
+        for offset in offsets:
+            data = batch(b"%d" % offset)
+            stamp(data, 0, offset, log.leader_epoch)
+            log.append_replicated(data, NOW)
+
+    def checked(disk: MemoryDisk) -> tuple[list[str], int]:
+        found = check_partition(disk, FOLDER, replicated=True, stayed_up=True)
+        return found.damage, found.end_offset
+
+    take(log, 0, 1, 10, 20)
+    assert log.truncate_to(15) == 15
+    assert log.begin_note() is None
+    log.checkpoint(NOW)
+    found = disk.crash(keep_all=True)
+    assert checked(found) == ([], 15)
+    again = open_log(found, replicated=True, leader_epoch=0, stayed_up=True)
+    assert (again.offline, again.next_offset) == (None, 15)
+    take(again, 30)
+    note = again.begin_note()
+    assert note is not None
+    note()
+    found = found.crash(keep_all=True)
+    assert checked(found) == ([], 31)
+    again = open_log(found, replicated=True, leader_epoch=0, stayed_up=True)
+    assert (again.offline, again.next_offset) == (None, 31)
 
 
 def test_a_high_watermark_is_not_below_the_start_of_the_log() -> None:

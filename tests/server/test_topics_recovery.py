@@ -1,5 +1,6 @@
 """Topics after a stop, a crash or damage: what a start finds is the state before a change or the one after."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,6 +89,18 @@ def test_folders_that_changed_places_are_not_served(topics: Topics, tmp_path: Pa
         again.close()
         swap(one, other)
     assert state(open_topics(tmp_path)) == before
+
+
+def test_a_check_names_a_folder_that_cannot_be_read_and_goes_on_with_the_others(topics: Topics, tmp_path: Path) -> None:
+    for name in "ab":
+        append(topics.create(name, 1, {}, NOW).partitions[0])
+    topics.close()
+    shutil.rmtree(tmp_path / "a-0")
+    (tmp_path / "a-0").symlink_to(tmp_path / "a-0")
+    checked = {each.name: each for each in check_folder(RealDisk(), str(tmp_path))}
+    (damage,) = checked["a-0"].damage
+    assert damage.startswith("it cannot be read: ")
+    assert (checked["b-0"].damage, checked["b-0"].records) == ([], 1)
 
 
 def test_a_damaged_log_of_topics_stops_the_start(topics: Topics, tmp_path: Path) -> None:

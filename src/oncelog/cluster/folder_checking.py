@@ -35,7 +35,7 @@ def check_folder(
     if is_member:
         for name, index in sorted(there):
             path = folders.path(name, index)
-            yield check_partition(disk, path, watch(f"{name}-{index}"), stayed_up=stayed_up)
+            yield check_partition(disk, path, watch(f"{name}-{index}"), replicated=True, stayed_up=stayed_up)
         return
     checked, definitions = check_metadata(disk, folders, stayed_up)
     yield checked
@@ -50,9 +50,9 @@ def check_folder(
         if (name, index) not in there:
             checked = Checked(f"{name}-{index}")
             checked.damaged("the folder is missing")
-        elif not _is_folder(disk, path):
+        elif refusal := _refusal(disk, path):
             checked = Checked(f"{name}-{index}")
-            checked.damaged("it is no folder")
+            checked.damaged(refusal)
         else:
             owner = owner_of(definitions[name].id, index) if (name, index) in wanted else ""
             checked = check_partition(disk, path, stayed_up=stayed_up, owner=owner)
@@ -62,12 +62,15 @@ def check_folder(
         yield checked
 
 
-def _is_folder(disk: Disk, path: str) -> bool:
+def _refusal(disk: Disk, path: str) -> str:
+    """Why nothing can be read there; empty where it can."""
     try:
         disk.listdir(path)
     except NotADirectoryError:
-        return False
-    return True
+        return "it is no folder"
+    except OSError as error:  # not ours to read, or a link that leads nowhere or to itself
+        return f"it cannot be read: {error}"
+    return ""
 
 
 def _check_meta(disk: Disk, folder: str) -> tuple[Checked, bool, bool]:

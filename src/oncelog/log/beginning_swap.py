@@ -21,6 +21,7 @@ from oncelog.log.names import (
     LOG,
     SNAPSHOT,
     SWAP,
+    WRITTEN_FILE,
     beginning_path,
     offsets_of,
     snapshot_path,
@@ -44,9 +45,8 @@ def finish_beginning(disk: Disk, folder: str, names: list[str]) -> bool:
     if snapshot is None or snapshot.point.offset != offset:
         raise LogStorageError(f"{path} is damaged, and this log was to begin anew with it. Empty the folder")
     old = [f"{base:020d}{ending}" for ending in (INDEX, LOG, SNAPSHOT) for base in offsets_of(names, ending)]
-    old += [
-        name for name in names if name.endswith((CLEANED, SWAP)) or name in (CLEANER_FILE, FLUSHED_FILE, ABORTED_FILE)
-    ]
+    notes = (CLEANER_FILE, FLUSHED_FILE, WRITTEN_FILE, ABORTED_FILE)
+    old += [name for name in names if name.endswith((CLEANED, SWAP)) or name in notes]
     for name in old:
         disk.unlink(f"{folder}/{name}")
     write_start(disk, folder, offset)

@@ -5,7 +5,7 @@ from oncelog.log.compaction_swap import finish_swaps
 from oncelog.log.disk import Disk
 from oncelog.log.errors import LogStorageError
 from oncelog.log.knowledge import noted_beginning
-from oncelog.log.names import FLUSHED_FILE, INDEX, LOG, START_FILE, index_path, log_path, offsets_of
+from oncelog.log.names import FLUSHED_FILE, INDEX, LOG, START_FILE, WRITTEN_FILE, index_path, log_path, offsets_of
 from oncelog.log.notes import read_start, write_start
 from oncelog.log.partition_checking import Unreadable, batches
 
@@ -27,8 +27,9 @@ def cut_back(disk: Disk, folder: str, offset: int) -> int:
     if bases[0] > start and noted_beginning(disk, folder, names, bases[0], start) >= 0:
         write_start(disk, folder, bases[0])  # what says so otherwise is a snapshot, which may go now
     snapshots.drop_beyond(disk, folder, offset)
-    if FLUSHED_FILE in names:
-        disk.unlink(f"{folder}/{FLUSHED_FILE}")
+    for name in (FLUSHED_FILE, WRITTEN_FILE):
+        if name in names:
+            disk.unlink(f"{folder}/{name}")
     disk.sync_folder(folder)
     for base in [base for base in offsets_of(names, INDEX) if base >= kept[-1]]:  # the one that stays is made anew
         disk.unlink(index_path(folder, base))

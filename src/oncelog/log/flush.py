@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from oncelog.clock import Now
 from oncelog.log.aborted import AbortedTransactions
@@ -12,11 +13,12 @@ from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.errors import NO_DESCRIPTORS, LogStorageError
 from oncelog.log.extent import Extent
 from oncelog.log.health import Health
-from oncelog.log.names import FLUSHED_FILE
-from oncelog.log.notes import write_flushed
+from oncelog.log.names import FLUSHED_FILE, WRITTEN_FILE
+from oncelog.log.notes import write_flushed, write_written
 from oncelog.log.segments import Segments
 from oncelog.log.snapshots import RecoveryPoint, Snapshot, drop_old, write_snapshot
 from oncelog.log.unsynced import Unsynced
+from oncelog.log.verdict import Written
 from oncelog.producers import ProducerMap
 
 logger = logging.getLogger(__name__)
@@ -74,6 +76,7 @@ class Flusher:
         self._noting = threading.Lock()
         self._noted_offset = flushed_offset
         self._durably_noted_offset = -1
+        self._written_offset = point_offset  # up to there the next start knows how far the log was
 
     def sync(self, active_path: str, *also: str) -> None:
         self._unsynced.sync(active_path, *also)
@@ -107,12 +110,43 @@ class Flusher:
             if durable:
                 self._durably_noted_offset = offset
 
-    def forget_flushed(self) -> None:
-        """Before a cut, once `begin_cut` has been called. Their folder is brought to the disk by the caller."""
+    def begin_note(self) -> Callable[[], None] | None:
+        """On the appending thread: None where the log has not grown since. The answer notes how far it is, and may be
+        called by any thread."""
+        active, offset, cuts = self._segments.active, self._extent.next_offset, self._extent.cuts
+        if offset <= self._written_offset or not active.size_bytes:
+            return None
+        return partial(self._note_written, Written(offset, active.base_offset, active.size_bytes), cuts)
+
+    def _note_written(self, written: Written, cuts: int) -> None:
         with self._noting:
-            if self._disk.exists(f"{self.folder}/{FLUSHED_FILE}"):
-                self._disk.unlink(f"{self.folder}/{FLUSHED_FILE}")
+            if cuts != self._extent.cuts or self._health.closed:
+                return
+            try:
+                write_written(self._disk, self.folder, written)
+            except OSError:  # a full disk: an older note is true as well, and appends say what there is to say
+                return
+            self._written_offset = written.offset
+
+    @property
+    def is_noting(self) -> bool:
+        return self._noting.locked()
+
+    def wait_for_note(self) -> None:
+        with self._noting:
+            return
+
+    def forget_notes(self, end_offset: int) -> None:
+        """Before a cut, once `begin_cut` has been called. Their folder is brought to the disk by the caller.
+
+        `end_offset`: after it. That may lie in a gap behind the last batch, so it is not noted.
+        """
+        with self._noting:
+            for name in (FLUSHED_FILE, WRITTEN_FILE):
+                if self._disk.exists(f"{self.folder}/{name}"):
+                    self._disk.unlink(f"{self.folder}/{name}")
             self._noted_offset = self._durably_noted_offset = -1
+            self._written_offset = end_offset
 
     def failed(self, error: OSError) -> None:
         """After a failed flush nobody knows what is on the disk, and the next one would not tell: no more appends.

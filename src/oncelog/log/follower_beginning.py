@@ -36,7 +36,7 @@ def begin_anew(log: Parts, beginning: bytes, now: Now) -> None:
     offset = snapshot.point.offset
     log.extent.begin_cut()
     log.checkpointer.wait(log.folder)
-    log.flusher.forget_flushed()
+    log.flusher.forget_notes(offset)
     with log.noting_start:
         swap_beginning(log.disk, log.folder, offset, beginning)
         log.noted_start = offset

@@ -5,17 +5,20 @@ from collections.abc import Sequence
 from oncelog.log import snapshots
 from oncelog.log.cleaner_state import CleanerState
 from oncelog.log.disk import Disk, read_whole
-from oncelog.log.names import CLEANER_FILE, FLUSHED_FILE, INDEX, LOG, SNAPSHOT, offsets_of
-from oncelog.log.notes import read_flushed
+from oncelog.log.names import CLEANER_FILE, FLUSHED_FILE, INDEX, LOG, SNAPSHOT, WRITTEN_FILE, offsets_of
+from oncelog.log.notes import read_flushed, read_written
 from oncelog.log.snapshots import Snapshot
-from oncelog.log.verdict import Known
+from oncelog.log.verdict import Known, Written
+
+NO_LIMIT = 2**63  # of offsets below which there may be gaps: a follower's leader may have compacted all it sends
 
 
 def known_of(disk: Disk, folder: str, names: Sequence[str], stayed_up: bool) -> Known:
     """Even the name of a damaged snapshot says that the log was on the disk up to there."""
     flushed_offset = read_flushed(disk, folder) if FLUSHED_FILE in names else -1
     begun_offset = max(offsets_of(names, LOG), default=0)
-    return Known(max(offsets_of(names, SNAPSHOT), default=0), flushed_offset, stayed_up, begun_offset)
+    written = read_written(disk, folder) if stayed_up and WRITTEN_FILE in names else Written()
+    return Known(max(offsets_of(names, SNAPSHOT), default=0), flushed_offset, stayed_up, begun_offset, written)
 
 
 def gaps_below(disk: Disk, folder: str, names: Sequence[str], known: Known) -> int:

@@ -14,6 +14,7 @@ EPOCH_FILE = "leader-epoch"
 START_FILE = "log-start"
 CLEANER_FILE = "cleaner"
 FLUSHED_FILE = "flushed"
+WRITTEN_FILE = "written"
 ABORTED_FILE = "aborted"
 LATEST_OFFSET = 2**63 - 1
 

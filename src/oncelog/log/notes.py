@@ -1,4 +1,4 @@
-"""The small text files of a partition's folder: `log-start`, `leader-epoch` and `flushed`.
+"""The small text files of a partition's folder: `log-start`, `leader-epoch`, `flushed` and `written`.
 
 Where the log starts is nowhere else, and a start believes it as far as to remove what lies before, so it has a check
 sum: `150 2c1b9d4e`. A person who has to write one leaves the sum out; the line feed shows that nothing is cut off.
@@ -8,6 +8,9 @@ sum: `150 2c1b9d4e`. A person who has to write one leaves the sum out; the line 
 `flushed` says up to where flushes that answers waited for had brought the log to the disk. It is written over in place
 after each of them, and never says more than is true. It comes to the disk itself where it first passes the recovery
 point or a segment's beginning; after that a power failure may leave an older one.
+
+`written` says how far the log was a short while ago, flushed or not, and where the batch ends that was the last. It is
+never brought to the disk, and counts only on a machine that has run on since.
 """
 
 from typing import NamedTuple
@@ -16,7 +19,8 @@ from crc32c import crc32c
 
 from oncelog.log.disk import Disk, read_whole, replace_file, write_all
 from oncelog.log.errors import LogStorageError
-from oncelog.log.names import EPOCH_FILE, FLUSHED_FILE, LATEST_OFFSET, START_FILE
+from oncelog.log.names import EPOCH_FILE, FLUSHED_FILE, LATEST_OFFSET, START_FILE, WRITTEN_FILE
+from oncelog.log.verdict import Written
 
 LATEST_EPOCH = 2**31 - 2  # the next start opens one more
 
@@ -38,13 +42,7 @@ def read_start(disk: Disk, folder: str) -> int:
 
 
 def write_flushed(disk: Disk, folder: str, offset: int, *, durable: bool) -> None:
-    file = disk.open(f"{folder}/{FLUSHED_FILE}", create=True)
-    try:
-        write_all(file, [f"{offset:019d} {_sum_of(offset)}\n".encode()], 0)
-        if durable:
-            file.fdatasync()
-    finally:
-        file.close()
+    _write_over(disk, f"{folder}/{FLUSHED_FILE}", f"{offset:019d} {_sum_of(offset)}\n", durable=durable)
     if durable:
         disk.sync_folder(folder)
 
@@ -54,6 +52,28 @@ def read_flushed(disk: Disk, folder: str) -> int:
     data = read_whole(disk, f"{folder}/{FLUSHED_FILE}")
     offset = _offset_in(data)
     return -1 if offset is None or b" " not in data else offset
+
+
+def write_written(disk: Disk, folder: str, written: Written) -> None:
+    noted = " ".join(f"{number:019d}" for number in written)
+    _write_over(disk, f"{folder}/{WRITTEN_FILE}", f"{noted} {_crc(noted.encode())}\n", durable=False)
+
+
+def read_written(disk: Disk, folder: str) -> Written:
+    noted, _, check = read_whole(disk, f"{folder}/{WRITTEN_FILE}").removesuffix(b"\n").rpartition(b" ")
+    numbers = noted.split(b" ")
+    is_whole = len(numbers) == len(Written._fields) and check.decode("latin-1") == _crc(noted)
+    return Written(*map(int, numbers)) if is_whole else Written()
+
+
+def _write_over(disk: Disk, path: str, text: str, *, durable: bool) -> None:
+    file = disk.open(path, create=True)
+    try:
+        write_all(file, [text.encode()], 0)
+        if durable:
+            file.fdatasync()
+    finally:
+        file.close()
 
 
 def _offset_in(data: bytes) -> int | None:

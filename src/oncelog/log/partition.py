@@ -89,6 +89,8 @@ class PartitionLog:
             interval_bytes = config.least_interval_bytes
             recovery = Recovery(disk, folder, handles, producers, interval_bytes, now, replicated, stayed_up, owner)
             found = recovery.run()
+            if found.is_bare and not is_new:
+                logger.warning("%s is empty: if there were records in it, they are gone", folder)
         except (OSError, LogStorageError) as error:
             failure = error
             if isinstance(error, Damaged) or (isinstance(error, OSError) and error.errno == errno.EIO):
@@ -448,6 +450,10 @@ class PartitionLog:
         self._appender.seen(now)
         return self._parts.begin_checkpoint(now)
 
+    def begin_note(self) -> Wait | None:
+        """How far the log is by now, for the next start; None where it has not grown since. As `begin_checkpoint`."""
+        return self._parts.flusher.begin_note()
+
     def close(self) -> None:
         """A start finds the recovery point at the log's end, and nothing to look at."""
         if self.closed:
@@ -466,6 +472,8 @@ class PartitionLog:
         self.give_up()
         if self._parts.checkpointer.is_at(self.folder):
             yield partial(self._parts.checkpointer.wait, self.folder)
+        if self._parts.flusher.is_noting:
+            yield self._parts.flusher.wait_for_note
         self._parts.handles.forget_folder(self.folder)
 
     def give_up(self) -> None:

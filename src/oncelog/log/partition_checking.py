@@ -17,7 +17,7 @@ from oncelog.log.compaction_swap import damage_of_swap
 from oncelog.log.disk import Disk, File, read_whole
 from oncelog.log.errors import LogStorageError
 from oncelog.log.index import ENTRY, ENTRY_BYTES, HEAD
-from oncelog.log.knowledge import gaps_below, known_of, lost_log, noted_beginning
+from oncelog.log.knowledge import NO_LIMIT, gaps_below, known_of, lost_log, noted_beginning
 from oncelog.log.names import (
     ABORTED_FILE,
     BEGINNING,
@@ -31,6 +31,7 @@ from oncelog.log.names import (
     START_FILE,
     SWAP,
     TEMPORARY,
+    WRITTEN_FILE,
     index_path,
     log_path,
     offsets_of,
@@ -38,7 +39,7 @@ from oncelog.log.names import (
     swap_of,
 )
 from oncelog.log.search import first_whole, whole_behind
-from oncelog.log.verdict import Ending, damage_of
+from oncelog.log.verdict import Ending, damage_of, not_as_written
 from oncelog.producers import CorruptSnapshot
 from oncelog.producers.snapshot import decode as decode_producers
 from oncelog.records.header import (
@@ -50,7 +51,7 @@ from oncelog.records.header import (
     read_header,
 )
 
-SMALL_FILES = (EPOCH_FILE, START_FILE, CLEANER_FILE, FLUSHED_FILE, ABORTED_FILE)
+SMALL_FILES = (EPOCH_FILE, START_FILE, CLEANER_FILE, FLUSHED_FILE, WRITTEN_FILE, ABORTED_FILE)
 CHUNK_BYTES = 4 * 2**20
 MOST_FINDINGS = 20  # of one folder; the others are counted
 
@@ -100,12 +101,18 @@ class Unreadable(NamedTuple):
 
 
 def check_partition(
-    disk: Disk, folder: str, on_batch: OnBatch | None = None, *, stayed_up: bool = False, owner: str = ""
+    disk: Disk,
+    folder: str,
+    on_batch: OnBatch | None = None,
+    *,
+    replicated: bool = False,
+    stayed_up: bool = False,
+    owner: str = "",
 ) -> Checked:
-    """`on_batch` is called with every batch that is whole; `stayed_up` and `owner` as in `PartitionLog.open`."""
+    """`on_batch` is called with every batch that is whole; the others are as in `PartitionLog.open`."""
     checked = Checked(folder.rpartition("/")[2])
     try:
-        _Check(disk, folder, checked, on_batch, stayed_up, owner).run()
+        _Check(disk, folder, checked, on_batch, replicated, stayed_up, owner).run()
     except OSError as error:
         checked.damaged(f"cannot be read: {error}")
     return checked
@@ -113,16 +120,24 @@ def check_partition(
 
 class _Check:
     def __init__(
-        self, disk: Disk, folder: str, checked: Checked, on_batch: OnBatch | None, stayed_up: bool, owner: str
+        self,
+        disk: Disk,
+        folder: str,
+        checked: Checked,
+        on_batch: OnBatch | None,
+        replicated: bool,
+        stayed_up: bool,
+        owner: str,
     ) -> None:
         self._disk = disk
+        self._replicated = replicated
         self._owner = owner
         self._folder = folder
         self._checked = checked
         self._on_batch = on_batch
         self._names = sorted(disk.listdir(folder))
         self._known = known_of(disk, folder, self._names, stayed_up)
-        self._gaps_below = gaps_below(disk, folder, self._names, self._known)
+        self._gaps_below = NO_LIMIT if replicated else gaps_below(disk, folder, self._names, self._known)
         self._snapshot: snapshots.Snapshot | None = None  # the newest that is good
         self._newest: snapshots.Snapshot | None = None  # the same, for as long as this looks
         self._aborted = AbortedCheck(disk, folder)
@@ -139,6 +154,8 @@ class _Check:
             checked.start_offset = checked.end_offset = offset
             return
         self._check_names()
+        if not self._names:
+            checked.note("the folder is empty: if there were records in it, they are gone")
         checked.start_offset = self._stored_start()
         self._check_small_files()
         pieces = self._pieces()
@@ -154,14 +171,15 @@ class _Check:
                 )
             return
         first = pieces[0].base_offset
-        if noted_beginning(self._disk, self._folder, self._names, first, checked.start_offset) < 0:
+        noted = noted_beginning(self._disk, self._folder, self._names, first, checked.start_offset)
+        if noted < 0 and not self._replicated:
             checked.damaged(f"the segments before offset {first} are missing")
         checked.start_offset = max(checked.start_offset, first)
         for number, piece in enumerate(pieces):
             if not self._is_cut:
                 self._check_segment(piece, pieces[number + 1 :])
-        if self._snapshot is not None and self._expected == self._snapshot.point.offset:
-            self._check_point(self._snapshot.point, self._end, (pieces[-1].base_offset, 0))
+        if self._snapshot is not None:
+            self._check_end(self._snapshot.point, pieces[-1])
         self._check_aborted()
         checked.end_offset = max(self._expected, checked.start_offset)
         if self._known.stayed_up and self._expected < checked.start_offset:
@@ -172,6 +190,13 @@ class _Check:
             checked.damaged(
                 f"it ends at offset {self._expected}, but records up to {self._known.durable_offset} were on the disk"
             )
+
+    def _check_end(self, point: snapshots.RecoveryPoint, last: Piece) -> None:
+        """Of a log with nothing behind its recovery point."""
+        if self._replicated and self._end == (point.base_offset, point.position):
+            self._expected = max(self._expected, point.offset)  # a cut may have ended in a gap
+        if self._expected >= point.offset:
+            self._check_point(point, self._end, (last.base_offset, 0))
 
     # What is there
 
@@ -228,6 +253,8 @@ class _Check:
                 self._checked.note(f"{EPOCH_FILE} holds no epoch; a start goes by the batches")
         if FLUSHED_FILE in self._names and self._known.flushed_offset < 0:
             self._checked.note(f"{FLUSHED_FILE} is not what was written; a start does without it")
+        if WRITTEN_FILE in self._names and self._known.stayed_up and self._known.written.offset < 0:
+            self._checked.note(f"{WRITTEN_FILE} is not what was written; a start does without it")
         if CLEANER_FILE in self._names:
             try:
                 state = CleanerState.decode(read_whole(self._disk, f"{self._folder}/{CLEANER_FILE}"))
@@ -329,8 +356,7 @@ class _Check:
     ) -> bool:
         """Whether to go on with what follows."""
         if self._snapshot is not None and self._snapshot.point.offset <= header.base_offset:
-            if self._snapshot.point.offset == header.base_offset:
-                self._check_point(self._snapshot.point, self._end, (piece.base_offset, position))
+            self._check_point(self._snapshot.point, self._end, (piece.base_offset, position))
             self._epoch, self._snapshot = self._snapshot.epochs.latest, None  # as a start knows it
         if header.base_offset != self._expected:
             self._out_of_order(piece, position, header.base_offset, following)
@@ -346,6 +372,8 @@ class _Check:
             self._problem(piece, position, reason, following)
         if self._is_cut:
             return False
+        if self._expected < self._known.written.offset <= header.last_offset + 1:
+            self._check_written(piece, position + len(batch), header.last_offset + 1)
         self._expected = max(self._expected, header.last_offset + 1)
         self._end = piece.base_offset, position + len(batch)
         self._epoch = epoch
@@ -356,6 +384,13 @@ class _Check:
             if self._on_batch is not None:
                 self._on_batch(header, batch)
         return True
+
+    def _check_written(self, piece: Piece, end: int, end_offset: int) -> None:
+        """At the batch with which the log ended when that was noted."""
+        written = self._known.written
+        is_there = (piece.base_offset, end, end_offset) == (written.base_offset, written.position, written.offset)
+        if not is_there and written.offset > self._known.point_offset:
+            self._checked.damaged(not_as_written(_name(log_path(self._folder, written.base_offset)), written))
 
     def _check_point(self, point: snapshots.RecoveryPoint, *places: tuple[int, int]) -> None:
         """The end of a segment and the beginning of the next are two names of one place."""

@@ -13,20 +13,18 @@ import logging
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from crc32c import crc32c
-
 from oncelog.clock import Now
 from oncelog.log import snapshots
 from oncelog.log.aborted import Aborted, AbortedTransactions
-from oncelog.log.batch_replay import aborted_within, replay_whole
+from oncelog.log.batch_replay import aborted_within
 from oncelog.log.beginning_swap import finish_beginning
 from oncelog.log.compaction_swap import finish_swaps
 from oncelog.log.disk import Disk
 from oncelog.log.epochs import LeaderEpochs
-from oncelog.log.errors import LogStorageError
+from oncelog.log.errors import Damaged, LogStorageError
 from oncelog.log.handles import Handles
 from oncelog.log.index import ENTRY_BYTES
-from oncelog.log.knowledge import gaps_below, known_of, lost_log, noted_beginning
+from oncelog.log.knowledge import NO_LIMIT, gaps_below, known_of, lost_log, noted_beginning
 from oncelog.log.names import (
     CLEANED,
     EPOCH_FILE,
@@ -34,22 +32,21 @@ from oncelog.log.names import (
     LOG,
     START_FILE,
     TEMPORARY,
+    WRITTEN_FILE,
     log_path,
     offsets_of,
     snapshot_path,
 )
 from oncelog.log.notes import Opened, read_opened, read_start, what_is_wrong_with_owner, write_start
+from oncelog.log.scan import Scan
 from oncelog.log.search import whole_behind
 from oncelog.log.segment import Segment
 from oncelog.log.snapshots import RecoveryPoint, Snapshot
-from oncelog.log.verdict import Ending, Known, damage_of, what_to_do
+from oncelog.log.verdict import Ending, Known, damage_of, not_as_written, what_to_do
 from oncelog.producers import CorruptSnapshot, ProducerMap
-from oncelog.records.header import CRC_FROM, HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader
 
 logger = logging.getLogger(__name__)
 
-CHUNK_BYTES = 4 * 1024 * 1024
-NO_LIMIT = 2**63
 EMPTY_IT = "Restore the files from a backup, or empty the folder to go on without these records"
 
 
@@ -66,6 +63,7 @@ class Recovered:
     read_only: str | None = None  # why what had to be cut off is still there
     scanned_bytes: int = 0
     started_over: bool = False  # nothing is left, but the producers are known
+    is_bare: bool = False  # there was no file at all
     is_partly_removed: bool = False  # retention was cut short, and its snapshot alone says so
     aborted: AbortedTransactions | None = None
     unflushed_segments: int = 0  # closed ones that lie behind the recovery point, wholly or in part
@@ -96,18 +94,17 @@ class Recovery:
         self._now = now
         self._names: list[str] = []
         self._known = Known(0, -1, stayed_up)
-        self._point: RecoveryPoint | None = None
         self._gaps_below = 0
         self._aborted: list[Aborted] = []  # by what lies behind the recovery point
 
     def run(self) -> Recovered:
         self._tidy()
-        found = Recovered(log_start_offset=self._stored_start())
+        found = Recovered(log_start_offset=self._stored_start(), is_bare=not self._names)
         bases = offsets_of(self._names, LOG)
         self._known = known_of(self._disk, self._folder, self._names, self._stayed_up)
-        self._gaps_below = gaps_below(self._disk, self._folder, self._names, self._known)
-        if self._replicated:
-            self._gaps_below = NO_LIMIT
+        self._gaps_below = NO_LIMIT
+        if not self._replicated:
+            self._gaps_below = gaps_below(self._disk, self._folder, self._names, self._known)
         found.flushed_offset = self._known.flushed_offset
         if not bases:
             if self._known.durable_offset > found.log_start_offset:
@@ -143,12 +140,12 @@ class Recovery:
         found.epochs.cut_end(point.offset if point is not None else bases[0])
         known = bases.index(point.base_offset) if point is not None else 0
         found.segments = [self._closed(base, end) for base, end in pairwise(bases[: known + 1])]
-        self._point = point
         if point is not None:
             self._adopt_point(found, point)
         self._read_rest(found, bases[known:], point)
         self._note_aborted(found, 0 if snapshot is None else snapshot.aborted)
         self._check_durable(found.segments[-1], "the log stops there")
+        self._check_written(found)
         if found.segments[-1].end_offset < found.log_start_offset:
             self._start_over(found)
             if found.started_over:
@@ -196,6 +193,8 @@ class Recovery:
             )
         logs = set(offsets_of(names, LOG))
         remains = [name for name in names if name.endswith((TEMPORARY, CLEANED))]
+        if WRITTEN_FILE in names and not self._stayed_up:
+            remains.append(WRITTEN_FILE)  # it must not count again when the machine has run on for a while
         remains += [f"{base:020d}{INDEX}" for base in offsets_of(names, INDEX) if base not in logs]
         for name in remains:
             try:
@@ -293,6 +292,11 @@ class Recovery:
             segment.rebuild_index(self._interval_bytes, end=point.position)
             next_index_at = segment.next_index_at
         segment.found(point.position, point.offset, point.max_timestamp_ms, next_index_at)
+        if point.position and not _ends_with(segment, point.offset, point.position):
+            raise LogStorageError(
+                f"{snapshot_path(self._folder, point.offset)} is of another log: before byte {point.position} of "
+                f"{segment.log_path} no batch ends with offset {point.offset - 1}. {what_to_do(self._folder)}"
+            )
         found.segments.append(segment)
 
     def _read_rest(self, found: Recovered, bases: list[int], point: RecoveryPoint | None) -> None:
@@ -329,10 +333,10 @@ class Recovery:
 
     def _cut(self, found: Recovered, following: list[int], reason: str) -> None:
         segment = found.segments[-1]
-        self._check_point(segment)
         lost = [self._segment(base) for base in following]
         paths = [segment.log_path, *(one.log_path for one in lost)]
         self._check_durable(segment, reason, whole_behind(self._disk, paths, segment.size_bytes, segment.end_offset))
+        self._check_written(found)
         found.cut_bytes = self._disk.size(segment.log_path) - segment.size_bytes
         found.cut_bytes += sum(self._disk.size(one.log_path) for one in lost)
         try:
@@ -353,22 +357,21 @@ class Recovery:
             self._known.point_offset,
         )
 
-    def _check_point(self, segment: Segment) -> None:
-        """Where nothing behind the recovery point reads: another log's snapshot names places that are not here."""
-        point = self._point
-        if point is None or (segment.base_offset, segment.size_bytes) != (point.base_offset, point.position):
-            return
-        if not self._ends_at(segment, point.position, point.offset):
-            raise LogStorageError(
-                f"{snapshot_path(self._folder, point.offset)} is of another log: before byte {point.position} of "
-                f"{segment.log_path} no batch ends with offset {point.offset - 1}. {what_to_do(self._folder)}"
-            )
-
     def _check_durable(self, last: Segment, reason: str, behind: str = "") -> None:
         ending = Ending(last.log_path, last.size_bytes, last.end_offset, reason, behind)
         damage = damage_of(ending, self._known)
         if damage:
             raise LogStorageError(damage)
+
+    def _check_written(self, found: Recovered) -> None:
+        """Where what was noted of the log is not what stands there: then its file is another's."""
+        written = self._known.written
+        if written.offset <= self._known.point_offset:
+            return  # compaction may have changed places
+        segment = next((each for each in found.segments if each.base_offset == written.base_offset), None)
+        if segment is None or not _ends_with(segment, written.offset, written.position):
+            path = log_path(self._folder, written.base_offset)
+            raise LogStorageError(f"{not_as_written(path, written)}. {what_to_do(self._folder)}")
 
     def _start_over(self, found: Recovered) -> None:
         """A power failure took records that were deleted already. Offsets do not go back for that."""
@@ -396,92 +399,10 @@ class Recovery:
         self._disk.unlink(segment.log_path)
 
 
-class Scan:
-    """Headers and CRCs of one segment's end, in one pass: index, leader epochs and producers come out of it."""
-
-    def __init__(
-        self,
-        segment: Segment,
-        epochs: LeaderEpochs,
-        producers: ProducerMap,
-        interval_bytes: int,
-        now: Now,
-        gaps_below: int,
-        aborted: list[Aborted],
-    ) -> None:
-        self._gaps_below = gaps_below
-        self._aborted = aborted
-        self._segment = segment
-        self._epochs = epochs
-        self._producers = producers
-        self._interval_bytes = interval_bytes
-        self._now = now
-
-    def run(self, size_bytes: int, replay_from: int) -> str:
-        segment = self._segment
-        position = segment.size_bytes
-        while position < size_bytes:
-            chunk = self._segment.batch(position, min(CHUNK_BYTES, size_bytes - position))
-            taken, reason = self._take(chunk, position, replay_from)
-            if reason:
-                return reason
-            if taken == 0:
-                reason = self._take_large(chunk, position, size_bytes, replay_from)
-                if reason:
-                    return reason
-            position = segment.size_bytes
-        return ""
-
-    def _take(self, chunk: bytes, position: int, replay_from: int) -> tuple[int, str]:
-        """Every whole batch of the chunk: how many bytes they are, and why the next one is refused."""
-        view = memoryview(chunk)
-        segment, producers, now = self._segment, self._producers, self._now
-        unpack, interval_bytes, accept = HEADER.unpack_from, self._interval_bytes, producers.accept
-        at, end = 0, len(chunk)
-        expected, epoch = segment.end_offset, self._epochs.latest
-        next_index_at, max_timestamp_ms = segment.next_index_at, segment.max_timestamp_ms
-        gaps_below = self._gaps_below
-        reason = ""
-        while at + HEADER_BYTES <= end:
-            fields = unpack(chunk, at)
-            base, length, its_epoch, magic, crc, attributes, delta, _, its_max_ms, pid, generation, sequence, _ = fields
-            size_bytes = length + LENGTH_PREFIX_BYTES
-            in_order = base == expected or expected < base < gaps_below
-            if magic != MAGIC or size_bytes < HEADER_BYTES or not in_order or delta < 0 or its_epoch < epoch:
-                reason = f"no batch that follows offset {expected} and epoch {epoch}"
-                break
-            if at + size_bytes > end:
-                break
-            if crc32c(view[at + CRC_FROM : at + size_bytes]) != crc:
-                reason = f"the CRC of the batch of offset {base} is wrong"
-                break
-            if its_epoch != epoch:
-                self._epochs.assign(its_epoch, base)
-                epoch = its_epoch
-            if position + at >= next_index_at:
-                segment.index.add(base, position + at, max_timestamp_ms)
-                next_index_at = position + at + interval_bytes
-            if its_max_ms > max_timestamp_ms:
-                max_timestamp_ms = its_max_ms
-            if pid > 0 and base >= replay_from:
-                if attributes & 0x30 or sequence < 0:
-                    header = BatchHeader._make(fields)
-                    aborted = replay_whole(producers, header, view[at : at + size_bytes], now)
-                    if aborted is not None:
-                        self._aborted.append(aborted)
-                else:
-                    accept(pid, generation, sequence, delta + 1, base, its_max_ms, now)
-            expected = base + delta + 1
-            at += size_bytes
-        segment.found(position + at, expected, max_timestamp_ms, next_index_at)
-        return at, reason
-
-    def _take_large(self, chunk: bytes, position: int, size_bytes: int, replay_from: int) -> str:
-        """A batch that is larger than a chunk."""
-        if len(chunk) < HEADER_BYTES:
-            return "half a batch header"
-        length = BatchHeader._make(HEADER.unpack_from(chunk)).batch_length + LENGTH_PREFIX_BYTES
-        if position + length > size_bytes:
-            return f"a batch of {length} bytes where {size_bytes - position} are left"
-        taken, reason = self._take(self._segment.batch(position, length), position, replay_from)
-        return reason if taken or reason else "no batch"
+def _ends_with(segment: Segment, offset: int, position: int) -> bool:
+    """Whether the batch before the offset ends at that byte. After a cut a gap may be there."""
+    try:
+        last = segment.find(offset - 1)
+    except Damaged:
+        return False
+    return segment.has_gaps if last is None else last[0] + last[1] == position

@@ -33,7 +33,7 @@ def truncate(log: Parts, offset: int, now: Now) -> bool:
     log.checkpointer.wait(log.folder)
     snapshots.drop_beyond(log.disk, log.folder, new_end)
     log.flusher.forget_point()
-    log.flusher.forget_flushed()
+    log.flusher.forget_notes(new_end)
     log.disk.sync_folder(log.folder)
     log.segments.keep_first(number + 1)
     log.epochs.cut_end(new_end)

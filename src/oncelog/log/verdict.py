@@ -19,6 +19,14 @@ earlier ones too.
 from typing import NamedTuple
 
 
+class Written(NamedTuple):
+    """How far a log had been written, as was noted: the place where a batch ends, and the offset behind it."""
+
+    offset: int = -1  # -1 where nothing is noted
+    base_offset: int = -1  # of its segment
+    position: int = -1
+
+
 class Known(NamedTuple):
     """What is known of a log before its tail is read."""
 
@@ -26,11 +34,12 @@ class Known(NamedTuple):
     flushed_offset: int  # noted by flushes that answers waited for; -1 where there is no note
     stayed_up: bool  # the machine has run on since the log was written
     begun_offset: int = 0  # where the last segment begins
+    written: Written = Written()  # on a machine that has run on
 
     @property
     def durable_offset(self) -> int:
-        """Everything below it was on the disk."""
-        return max(self.point_offset, self.flushed_offset)
+        """Everything below it was on the disk, or in the memory of a machine that has run on."""
+        return max(self.point_offset, self.flushed_offset, self.written.offset)
 
 
 class Ending(NamedTuple):
@@ -56,6 +65,13 @@ def damage_of(ending: Ending, known: Known) -> str:
     return (
         f"{ending.log_path} is damaged at byte {ending.position}: {ending.reason}. {why}, so this is no torn write and "
         f"nothing is cut off. {what_to_do(ending.log_path.rpartition('/')[0], ending.offset)}"
+    )
+
+
+def not_as_written(log_path: str, written: Written) -> str:
+    return (
+        f"{log_path} is not what was written: offset {written.offset - 1} does not end at byte {written.position}, as "
+        "it did when the server ran"
     )
 
 

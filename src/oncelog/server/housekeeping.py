@@ -3,6 +3,7 @@
 retention, producers' expiry    every log.retention.check.interval.ms, one log after the other
 compaction                      every log.cleaner.backoff.ms: chosen here, done in a thread, put in place here
 recovery points                 when enough was appended, and with oncelog.flush=interval every so often
+how far each log is             every second, where it has grown: a start knows what must be there
 a look for rot                  all the time, at oncelog.scrub.bytes.per.second: see `scrubber.py`
 idle connections                at least every five seconds
 certificates                    every five seconds it is looked whether their files have changed
@@ -13,12 +14,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from oncelog.clock import Clock, Now
+from oncelog.clock import Clock, Now, monotonic_s
 from oncelog.log.compaction import CompactionJob
 from oncelog.log.config import Flush
 from oncelog.log.disk import Disk
 from oncelog.log.errors import LogError
 from oncelog.log.partition import PartitionLog
+from oncelog.log.work_steps import Steps, Wait
 from oncelog.server.metrics import Metrics
 from oncelog.server.scrubber import Scrubber
 from oncelog.server.settings import Settings
@@ -29,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 IDLE_LOOK_MS = 5000
 FIRST_SCRUB_S = 1.0  # a start has better things to do
+NOTES_S = 1.0
+NOTES_SHARE = 50  # of a thread's time: where notes of many logs take long, they are taken less often
+LOGS_AT_A_TIME = 200
 
 
 class Housekeeping:
@@ -60,6 +65,7 @@ class Housekeeping:
         if settings.oncelog_flush == Flush.INTERVAL:
             self.every(settings.oncelog_flush_interval_ms, lambda: self._checkpoint(everything=True))
         self._begin(self._scrub())
+        self._begin(self._note_ends())
 
     async def stop(self) -> None:
         """Nothing is begun any more, and what runs in a thread has ended; a compaction is given up for that."""
@@ -123,6 +129,27 @@ class Housekeeping:
             for callback in waiting:
                 callback()
 
+    async def _note_ends(self) -> None:
+        pause_s = NOTES_S
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                notes = await self._turns.run(self._beginning_notes())
+                took_s = await asyncio.get_running_loop().run_in_executor(self._threads, _note_all, notes)
+                pause_s = max(NOTES_S, took_s * NOTES_SHARE)
+            except Exception:
+                logger.exception("the ends of logs could not be noted; it will be tried again")
+
+    def _beginning_notes(self) -> Steps[list[Wait]]:
+        notes: list[Wait] = []
+        for count, log in enumerate(self._logs(), 1):
+            note = None if log.closed or log.offline is not None else log.begin_note()
+            if note is not None:
+                notes.append(note)
+            if count % LOGS_AT_A_TIME == 0:
+                yield None
+        return notes
+
     async def _scrub(self) -> None:
         pause_s = FIRST_SCRUB_S
         while True:
@@ -169,6 +196,14 @@ class Housekeeping:
 
     def _logs(self) -> list[PartitionLog]:
         return list(self._topics.logs())
+
+
+def _note_all(notes: list[Wait]) -> float:
+    """How long it took."""
+    began_s = monotonic_s()
+    for note in notes:
+        note()
+    return monotonic_s() - began_s
 
 
 def _in_turn(work: Callable[[], None]) -> Callable[[], Awaitable[None]]:

@@ -149,13 +149,15 @@ class Moves:
             return
         newest: Records = {}
         opened: dict[int, Records] = {}
-        unread = kept_in(log)
+        unreadable, unread = 0, kept_in(log)
         try:
             while some := list(islice(unread, READ_AT_A_TIME)):
                 for pid, each in some:
                     if isinstance(each, EndOfTransaction):
                         _end(opened.pop(pid, {}), newest, is_commit=each.is_commit)
-                    elif each.key is not None:
+                    elif each.key is None:
+                        unreadable += 1
+                    else:
                         records = opened.setdefault(pid, {}) if pid >= 0 else newest
                         records[each.key] = each.offset, each.value
                 yield
@@ -166,7 +168,6 @@ class Moves:
                 f"without what was stored there, stop the server and empty the folder {log.folder}"
             )
             return
-        unreadable = 0
         keys = iter(list(newest))
         while raw_keys := list(islice(keys, READ_AT_A_TIME)):
             for raw_key in raw_keys:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from oncelog.records.build import build_batch
+from oncelog.records.header import stamp
 from oncelog.server.coordinator_topic import partition_of_name as partition_of_group
 from oncelog.server.errors import ErrorCode
 from tests.log.memory_disk import MemoryDisk
@@ -58,6 +60,19 @@ async def test_a_group_whose_offsets_are_damaged_is_told_to_try_again(
     assert house.offset(OTHER, "t") == 59
     house.timers.advance(8 * 24 * 3_600_000)
     assert house.offset(OTHER, "t") is None
+
+
+def test_records_without_a_key_are_none_of_its_own_and_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Another topic's log stands in the place of this one, perhaps."""
+    disk, stem = stopped()
+    data = build_batch([(None, b"of another topic", (), None)] * 3, timestamp_ms=0)
+    stamp(data, 0, 60, 1)
+    file = disk.open(stem + ".log", write=True)
+    file.pwritev([data], file.size())
+    house = House("offsets.topic.num.partitions=2", disk=disk)
+    assert house.groups.settled(GROUP) is ErrorCode.none
+    assert house.offset(GROUP, "t") == 59
+    assert "3 records of __consumer_offsets cannot be read" in caplog.text
 
 
 def test_a_wrong_byte_in_the_index_costs_no_group_its_offsets() -> None:
