@@ -139,6 +139,7 @@ def server_of(story: Story, folder: Path, kind: str, chance: Random, outcome: Ou
     process: OncelogProcess = ForkedOncelog(folder, settings=story.settings)
     if prefix or variables:
         process = OncelogProcess(folder, settings=story.settings, prefix=prefix, variables=variables)
+    process.start_seconds = ForkedOncelog.start_seconds
     if variables:
         process.environment = lambda: {**OncelogProcess.environment(process), **variables}  # type: ignore[method-assign]
     stack = contextlib.ExitStack()

@@ -59,6 +59,8 @@ def _live(arguments: list[str], log_fd: int, folder: str) -> None:
 
 
 class ForkedOncelog(OncelogProcess):
+    start_seconds = 300.0  # it shall give way to others: nothing is measured here
+
     def __init__(self, folder: Path, *, settings: dict[str, str]) -> None:
         super().__init__(folder, settings=settings)
         self._popen = Forked  # type: ignore[assignment]

@@ -21,6 +21,7 @@ KEYS = 12
 FIRST_MS = 1_700_000_000_000
 STEP_MS = 1000
 BIG_BYTES = 3000
+PATIENCE_S = 300
 SIZES = (0, 9, 400, 9, 9, 50, 0)
 
 Place = tuple[str, int]  # topic and partition
@@ -68,11 +69,16 @@ def settings_of(chance: Random) -> dict[str, str]:
     }
 
 
-def told(folder: Path, chance: Random) -> Story:
-    """Written, and ended in one of three ways."""
+ENDINGS = ("killed", "killed", "killed at once", "killed while it is written to", "stopped")
+
+
+def told(folder: Path, chance: Random, *, ending: str = "", flush: str = "") -> Story:
+    """Written, and ended in one of these ways."""
     settings, ledger = settings_of(chance), Ledger()
+    if flush:
+        settings["oncelog.flush"] = flush
     server = ForkedOncelog(folder, settings=settings)
-    ending = chance.choice(("killed", "killed", "killed at once", "killed while it is written to", "stopped"))
+    ending = ending or chance.choice(ENDINGS)
     with server:
         with RawConnection(server.port) as raw:
             writer = Writer(raw, ledger, chance)
@@ -83,7 +89,11 @@ def told(folder: Path, chance: Random) -> Story:
                 writer.fill()
             if ending == "killed":  # what is known of one is known of all that was written before
                 writer.write((PLAIN, 0), 1)
-                until(lambda: known_offset(server.data / f"{PLAIN}-0") >= ledger.end((PLAIN, 0)), "the notes")
+                until(
+                    lambda: known_offset(server.data / f"{PLAIN}-0") >= ledger.end((PLAIN, 0)),
+                    "the notes",
+                    give_up_seconds=300,
+                )
         if ending == "killed while it is written to":
             other = threading.Thread(target=write_on, args=(server.port, ledger, Random(chance.random())))
             other.start()

@@ -111,3 +111,14 @@ def records_in(log: PartitionLog, max_bytes: int = 1 << 20) -> list[Record]:
 
 def values_in(log: PartitionLog, max_bytes: int = 1 << 20) -> list[bytes | None]:
     return [record.value for record in records_in(log, max_bytes)]
+
+
+def note_end(log: PartitionLog) -> None:
+    note = log.begin_note()
+    if note is not None:
+        note()
+
+
+def contents(disk: Disk) -> dict[str, bytes]:
+    names = [name for name in disk.listdir(FOLDER) if name.endswith((".log", ".producers")) or name == "flushed"]
+    return {name: disk.open(f"{FOLDER}/{name}").pread(1 << 30, 0) for name in names}

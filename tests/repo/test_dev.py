@@ -131,7 +131,7 @@ def test_an_old_python_hands_over_to_a_newer_one_or_says_what_to_install(
 
 def test_an_unknown_command_names_the_known_ones(clone: Path, only_python: Path) -> None:
     line = the_one_line(dev(clone, only_python, "tset"))
-    assert all(name in line for name in ("run", "test", "format", "bench", "fuzz", "soak", "lock"))
+    assert all(name in line for name in ("run", "test", "format", "bench", "fuzz", "soak", "harm", "lock"))
 
 
 def test_help_is_printed_without_setting_anything_up(clone: Path, only_python: Path) -> None:

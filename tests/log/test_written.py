@@ -1,0 +1,172 @@
+"""How far a log had been written: what is lost of it, or is another's, although nothing was brought to the disk."""
+
+from collections.abc import Callable
+from copy import deepcopy
+
+import pytest
+
+from oncelog.log.config import LogConfig
+from oncelog.log.cutting import cut_back
+from oncelog.log.partition import PartitionLog
+from oncelog.log.partition_checking import check_partition
+from oncelog.records.header import headers
+from tests.log.memory_disk import MemoryDisk
+from tests.log.support import FOLDER, LEASED, NOW, SMALL, contents, note_end, open_log, put
+
+LARGE = LogConfig(retention_ms=-1, index_interval_bytes=200)
+
+
+def noted(count: int = 40, config: LogConfig = SMALL) -> tuple[MemoryDisk, PartitionLog]:
+    """Nothing of it was ever flushed."""
+    disk = MemoryDisk()
+    log = open_log(disk, config)
+    for number in range(count):
+        put(log, b"%d" % number, pid=LEASED, sequence=number)
+    note_end(log)
+    return disk, log
+
+
+def last_batch_lost(disk: MemoryDisk, log: PartitionLog) -> None:
+    file = disk.open(log.segments.active.log_path, write=True)
+    *_, (position, _) = headers(file.pread(file.size(), 0))
+    file.truncate(position)
+
+
+def last_segment_emptied(disk: MemoryDisk, log: PartitionLog) -> None:
+    disk.open(log.segments.active.log_path, write=True).truncate(0)
+
+
+def all_segments_lost(disk: MemoryDisk, log: PartitionLog) -> None:
+    for name in disk.listdir(FOLDER):
+        if name.endswith((".log", ".index")):
+            disk.unlink(f"{FOLDER}/{name}")
+
+
+@pytest.mark.parametrize("config", [SMALL, LARGE], ids=["many segments", "one segment"])
+@pytest.mark.parametrize("harming", [last_batch_lost, last_segment_emptied, all_segments_lost])
+def test_what_is_lost_without_a_trace_before_any_recovery_point_is_missed_where_the_machine_ran_on(
+    config: LogConfig, harming: Callable[[MemoryDisk, PartitionLog], None]
+) -> None:
+    disk, log = noted(config=config)
+    found = disk.crash(keep_all=True)
+    assert open_log(deepcopy(found), config, stayed_up=True).next_offset == 40
+    harming(found, log)
+    before = contents(found)
+    assert check_partition(found, FOLDER, stayed_up=True).damage
+    again = open_log(found, config, stayed_up=True)
+    assert again.offline is not None and "offset 40 were on the disk" in again.offline
+    assert contents(found) == before
+
+
+def test_a_last_segment_that_is_lost_with_its_index_is_missed() -> None:
+    disk, log = noted()
+    log.segments.active.index.write()
+    found = disk.crash(keep_all=True)
+    found.unlink(log.segments.active.log_path)
+    found.unlink(log.segments.active.index.path)
+    base = log.segments.active.base_offset
+    assert check_partition(found, FOLDER, stayed_up=True).damage
+    again = open_log(found, SMALL, stayed_up=True)
+    assert again.offline is not None and f"--cut orders-0:{base}" in again.offline
+    cut_back(found, FOLDER, base)
+    again = open_log(found, SMALL, stayed_up=True)
+    assert (again.offline, again.next_offset) == (None, base)
+
+
+@pytest.mark.parametrize("count", [40, 60], ids=["as long", "longer"])
+def test_another_partitions_log_in_the_place_of_one_is_seen_before_any_recovery_point(count: int) -> None:
+    disk, log = noted(config=LARGE)
+    other = MemoryDisk()
+    written = open_log(other, LARGE)
+    for number in range(count):
+        put(written, b"of another %d" % number)
+    put(written, b"and a torn one")
+    path = log.segments.active.log_path
+    data = other.open(written.segments.active.log_path).pread(1 << 20, 0)
+    found = disk.crash(keep_all=True)
+    file = found.open(path, write=True)
+    file.truncate(0)
+    file.pwritev([data[:-1]], 0)
+    before = contents(found)
+    (damage,) = check_partition(found, FOLDER, stayed_up=True).damage
+    assert "is not what was written: offset 39" in damage
+    offline = open_log(found, LARGE, stayed_up=True).offline
+    assert offline is not None and "is not what was written: offset 39" in offline
+    assert contents(found) == before
+
+
+@pytest.mark.parametrize("per_batch", [1, 3])
+def test_another_partitions_log_below_a_recovery_point_is_seen(per_batch: int) -> None:
+    """As long as the one that was there, or longer, so that all sizes fit."""
+    disk, log = noted(config=LARGE)
+    log.checkpoint(NOW)
+    other = MemoryDisk()
+    written = open_log(other, LARGE)
+    for number in range(60):
+        put(written, *[b"of another %d" % number] * per_batch)
+    data = other.open(written.segments.active.log_path).pread(1 << 20, 0)
+    found = disk.crash(keep_all=True)
+    found.open(log.segments.active.log_path, write=True).pwritev([data], 0)
+    before = contents(found)
+    assert any("is of another log" in each for each in check_partition(found, FOLDER).damage)
+    offline = open_log(found, LARGE).offline
+    assert offline is not None and "is of another log" in offline
+    assert contents(found) == before
+
+
+def test_what_was_noted_before_a_power_failure_is_forgotten_by_the_start_after_it() -> None:
+    for number in range(20):
+        disk = MemoryDisk(number)
+        log = open_log(disk, SMALL)
+        for value in range(40):
+            put(log, b"%d" % value)
+        note_end(log)
+        disk.sync_folder(FOLDER)
+        found = disk.crash()
+        log = open_log(found, SMALL, stayed_up=False)
+        assert log.offline is None
+        put(log, b"more")
+        again = open_log(found.crash(keep_all=True), SMALL, stayed_up=True)
+        assert (again.offline, again.next_offset) == (None, log.next_offset), f"seed {number}"
+
+
+def test_a_note_of_how_far_a_log_is_that_is_damaged_is_passed_over() -> None:
+    disk, _ = noted()
+    found = disk.crash(keep_all=True)
+    for position in range(found.size(f"{FOLDER}/written")):
+        harmed = deepcopy(found)
+        harmed.flip(f"{FOLDER}/written", position)
+        checked = check_partition(harmed, FOLDER, stayed_up=True)
+        assert (checked.damage, len(checked.notes)) == ([], 1), checked
+        assert open_log(harmed, SMALL, stayed_up=True).next_offset == 40
+
+
+def test_a_log_that_is_cut_back_forgets_how_far_it_was() -> None:
+    disk, log = noted()
+    log.truncate_to(25)
+    put(log, b"25")
+    again = open_log(disk.crash(keep_all=True), SMALL, stayed_up=True)
+    assert (again.offline, again.next_offset) == (None, 26)
+
+
+def test_a_note_that_was_begun_before_a_cut_or_the_end_is_not_written() -> None:
+    disk, log = noted()
+    put(log, b"more")
+    late = log.begin_note()
+    assert late is not None
+    log.truncate_to(25)
+    late()
+    assert not disk.exists(f"{FOLDER}/written")
+    put(log, b"more")
+    late = log.begin_note()
+    assert late is not None
+    log.abandon()
+    late()
+    assert not disk.exists(f"{FOLDER}/written")
+
+
+def test_a_log_that_has_not_grown_since_is_not_noted_again() -> None:
+    _, log = noted()
+    assert log.begin_note() is None
+    put(log, b"more")
+    assert log.begin_note() is not None
