@@ -6,6 +6,7 @@ neither the start, nor the server's log, nor the reader's answers, nor its CRCs 
 
 import contextlib
 import os
+import resource
 import shutil
 import sys
 import time
@@ -14,9 +15,11 @@ from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 
+from oncelog import clock
 from oncelog.chaos.stopped import DidNotStart
 from oncelog.cluster.folder_checking import check_folder
 from oncelog.log.disk import RealDisk
@@ -33,12 +36,6 @@ AGAIN = 0.4  # of all: they are killed, and started a second time
 YEAR_S = 365 * 86400
 # Without the right of root to read and write whatever it likes.
 AS_OTHERS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
-SHIFTED = """import os, time
-shift_ns = int(os.environ["HARMS_CLOCK_S"]) * 10**9
-wall_ns, wall = time.time_ns, time.time
-time.time_ns = lambda: wall_ns() + shift_ns
-time.time = lambda: wall() + shift_ns / 1e9
-"""
 OF_SERVERS = ("clock_set", "no_room", "two_servers")  # beside those of files
 
 
@@ -105,7 +102,7 @@ class Served:
             other.data = self.process.data
             other.begin()
             self.stack.callback(other.kill)
-            if not other.has_ended_within(30) or other.process.returncode == 0:
+            if not other.has_ended_within(ForkedOncelog.start_seconds) or other.process.returncode == 0:
                 self.findings.append("a second server serves the same folder")
         if self.kind == "no_room":
             with RawConnection(self.process.port) as raw:
@@ -120,31 +117,33 @@ class Served:
 
 
 def server_of(story: Story, folder: Path, kind: str, chance: Random, outcome: Outcome) -> Served:
-    prefix: tuple[str, ...] = ()
-    variables: dict[str, str] = {}
-    shift_s = 0
-    if kind == "forbidden" and os.getuid() == 0:
-        prefix = AS_OTHERS
-    elif kind == "no_room":
+    shift_s, before = 0, _nothing
+    if kind == "no_room":
         limit_bytes = chance.randint(1, 60_000)
-        prefix = ("prlimit", f"--fsize={limit_bytes}")
+        before = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
         outcome.what = f"files of at most {limit_bytes} bytes"
     elif kind == "clock_set":
         shift_s = chance.randint(-YEAR_S, YEAR_S)
-        place = folder / "shifted"
-        place.mkdir()
-        (place / "sitecustomize.py").write_text(SHIFTED)
-        variables = {"HARMS_CLOCK_S": str(shift_s), "PYTHONPATH": f"{place}:{os.environ.get('PYTHONPATH', '')}"}
+        before = partial(set_clock, shift_s)
         outcome.what = f"by {shift_s} s"
-    process: OncelogProcess = ForkedOncelog(folder, settings=story.settings)
-    if prefix or variables:
-        process = OncelogProcess(folder, settings=story.settings, prefix=prefix, variables=variables)
-    process.start_seconds = ForkedOncelog.start_seconds
-    if variables:
-        process.environment = lambda: {**OncelogProcess.environment(process), **variables}  # type: ignore[method-assign]
+    process: OncelogProcess = ForkedOncelog(folder, settings=story.settings, before=before)
+    if kind == "forbidden" and os.getuid() == 0:
+        process = OncelogProcess(folder, settings=story.settings, prefix=AS_OTHERS)
+        process.start_seconds = ForkedOncelog.start_seconds
     stack = contextlib.ExitStack()
     stack.callback(process.kill)
     return Served(process, kind, folder, stack, is_ahead=shift_s > 0, findings=outcome.findings)
+
+
+def _nothing() -> None:
+    """There is nothing to be done before."""
+
+
+def set_clock(shift_s: int) -> None:
+    """Of this process alone."""
+    wall_ns, wall_s = time.time_ns, time.time
+    time.time_ns = lambda: wall_ns() + shift_s * 10**9
+    time.time = clock.wall_s = lambda: wall_s() + shift_s
 
 
 def look(
