@@ -135,8 +135,10 @@ class Housekeeping:
             await asyncio.sleep(pause_s)
             try:
                 notes = await self._turns.run(self._beginning_notes())
-                took_s = await asyncio.get_running_loop().run_in_executor(self._threads, _note_all, notes)
-                pause_s = max(NOTES_S, took_s * NOTES_SHARE)
+                pause_s = NOTES_S
+                if notes:
+                    took_s = await asyncio.get_running_loop().run_in_executor(self._threads, _note_all, notes)
+                    pause_s = max(NOTES_S, took_s * NOTES_SHARE)
             except Exception:
                 logger.exception("the ends of logs could not be noted; it will be tried again")
 
