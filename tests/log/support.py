@@ -10,7 +10,8 @@ from oncelog.log.disk import Disk
 from oncelog.log.partition import PartitionLog, Staged
 from oncelog.producers import ProducerMap
 from oncelog.records.build import build_batch
-from oncelog.records.header import check_produced, headers
+from oncelog.records.errors import InvalidRecord
+from oncelog.records.header import body_crc, check_produced, headers, read_header
 from oncelog.records.read import Record, records_of
 
 FOLDER = "data/orders-0"
@@ -102,9 +103,13 @@ def batches_in(log: PartitionLog, max_bytes: int = 1 << 20) -> Iterable[bytes]:
 
 
 def records_in(log: PartitionLog, max_bytes: int = 1 << 20) -> list[Record]:
+    """By a reader that checks CRCs, also of what it then passes over."""
     found: list[Record] = []
     for each in batches_in(log, max_bytes):
-        if not next(iter(headers(each)))[1].is_control:
+        header = read_header(each)
+        if body_crc(each, 0, len(each)) != header.crc:
+            raise InvalidRecord(f"the CRC of the batch of offset {header.base_offset} is wrong")
+        if not header.is_control:
             found += [record for record in records_of(each) if record.offset >= log.log_start_offset]
     return found
 
