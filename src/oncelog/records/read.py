@@ -16,6 +16,7 @@ from oncelog.records.header import (
     BatchHeader,
     Buffer,
     body_crc,
+    headers,
     read_header,
 )
 
@@ -111,6 +112,15 @@ def batch_header(buffer: Buffer, at: int, check_crc: bool = True) -> BatchHeader
     if check_crc and body_crc(buffer, at, header.size_bytes) != header.crc:
         raise InvalidRecord(f"the CRC of the batch is not {header.crc:#010x} as its header says")
     return header
+
+
+def batches_with_records(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """All but control batches. Those are passed over only if they are sound: a wrong bit makes one of any batch."""
+    for at, header in headers(buffer):
+        if header.is_control:
+            batch_header(buffer, at)
+        else:
+            yield at, header
 
 
 def body_of(buffer: Buffer, at: int, header: BatchHeader, limit_bytes: int | None = None) -> Buffer:

@@ -7,10 +7,10 @@ import pytest
 from oncelog.client import KafkaException
 from oncelog.client.saving import stored
 from oncelog.records.build import build_batch
-from oncelog.records.header import restamp_crc
+from oncelog.records.header import CONTROL, restamp_crc
 from oncelog.slots import Identity, Place
 
-LAST_OFFSET_DELTA = 23  # where it stands in a header
+ATTRIBUTES_LOW, LAST_OFFSET_DELTA = 22, 23  # where they stand in a header
 PLACE = Place("journal", 3)
 
 
@@ -44,5 +44,13 @@ def test_what_stands_there(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
 def test_damage_is_named(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
     data = bytearray(b"".join(batches()))
     data[-1] ^= 1
+    with pytest.raises(KafkaException, match=r"journal-3 is damaged: .*CRC"):
+        all_of(monkeypatch, bytes(data), many)
+
+
+@pytest.mark.parametrize("many", [0, 1_000], ids=["by columns", "plain"])
+def test_a_bit_that_makes_a_control_batch_of_one_is_damage(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+    data = bytearray(b"".join(batches()))
+    data[ATTRIBUTES_LOW] ^= CONTROL
     with pytest.raises(KafkaException, match=r"journal-3 is damaged: .*CRC"):
         all_of(monkeypatch, bytes(data), many)

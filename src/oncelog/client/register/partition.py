@@ -20,7 +20,7 @@ from oncelog.client.net.retry import Patience
 from oncelog.client.types import NewTopic
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.records.header import headers
-from oncelog.records.read import records_of
+from oncelog.records.read import batches_with_records, records_of
 from oncelog.slots import Place
 from oncelog.slots.register import Record
 from oncelog.wire.hot_client import (
@@ -167,8 +167,8 @@ class TopicLog:
             next_offset = max([offset, *(header.last_offset + 1 for _, header in headers(data))])
             aborted = [(each.producer_id, each.first_offset) for each in found.aborted_transactions or ()]
             kept = without_aborted(data, aborted)
-            for at, header in headers(kept):
-                if not header.is_control and header.last_offset >= offset:
+            for at, header in batches_with_records(kept):
+                if header.last_offset >= offset:
                     records += [
                         Record(each.offset, each.key, each.value)
                         for each in records_of(kept, at, limit_bytes=MOST_VALUE_BYTES)

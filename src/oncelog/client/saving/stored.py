@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from oncelog.client.consumer.decoding import HAS_COLUMNS, Damaged, columns_of
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.records.header import BatchHeader, headers
-from oncelog.records.read import records_of
+from oncelog.records.header import BatchHeader
+from oncelog.records.read import batches_with_records, records_of
 from oncelog.slots import Identity, Place
 
 MANY: Final = 5_000  # records: for less the loops are not loaded
@@ -26,8 +26,8 @@ class StoredBatch(NamedTuple):
 
 def batches_in(place: Place, data: memoryview) -> Iterator[StoredBatch]:
     """All but control batches. `data` is whole batches."""
-    found = [(at, header) for at, header in headers(data) if not header.is_control]
     try:
+        found = list(batches_with_records(data))
         if HAS_COLUMNS and sum(header.record_count for _, header in found) >= MANY:
             yield from _by_columns(data)
         else:
