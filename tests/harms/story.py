@@ -114,12 +114,13 @@ def known_offset(folder: Path) -> int:
 
 
 def unknown_in(data: Path) -> frozenset[str]:
-    """The partitions that were killed before that."""
-    return frozenset(
-        each.name
-        for each in data.iterdir()
-        if each.is_dir() and check_partition(RealDisk(), str(each), stayed_up=True).end_offset > known_offset(each)
-    )
+    """The partitions that were killed before that, and those that never had a record."""
+    return frozenset(each.name for each in data.iterdir() if each.is_dir() and not _is_known(each))
+
+
+def _is_known(folder: Path) -> bool:
+    known, end = known_offset(folder), check_partition(RealDisk(), str(folder), stayed_up=True).end_offset
+    return known > 0 and known >= end
 
 
 def write_on(port: int, ledger: Ledger, chance: Random) -> None:

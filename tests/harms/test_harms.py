@@ -53,8 +53,12 @@ def test_no_harm_to_a_data_folder_is_silent(seed: int) -> None:
 @pytest.mark.thorough
 def test_without_its_notes_a_log_that_is_cut_short_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers that are no forks: of this process, which has threads, there should be none."""
+
+    def serving(folder: Path, *, settings: dict[str, str], before: object = None) -> OncelogProcess:
+        return OncelogProcess(folder, settings=settings)
+
     for module in (story, campaign):
-        monkeypatch.setattr(module, "ForkedOncelog", OncelogProcess)
+        monkeypatch.setattr(module, "ForkedOncelog", serving)
     written = story.told(tmp_path / "story", Random(1), ending="killed", flush="os")
 
     def cut(data: Path, chance: Random) -> str:
