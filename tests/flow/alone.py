@@ -45,7 +45,7 @@ def is_done(world: Cluster, process: Process) -> bool:
 
 
 def has_committed(process: Process, number: int) -> bool:
-    return process.cell.number == number and process.cell.under_way is None
+    return process.cell.number == number and process.cell.parts.commits.under_way is None
 
 
 def is_working(process: Process) -> bool:

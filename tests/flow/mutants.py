@@ -9,14 +9,18 @@ from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 from oncelog.clock import Now
-from oncelog.flow import actions, formats, table
+from oncelog.flow import formats, table
 from oncelog.flow.cell import Cell
-from oncelog.flow.formats import STATE, Claim, Commit, Entry, Goodbye, TakeOver
+from oncelog.flow.cell_outputs import CellOutputs
+from oncelog.flow.deadlines import Deadlines
+from oncelog.flow.formats import STATE, Claim, Commit, Entry, TakeOver
 from oncelog.flow.holding import Holding
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import JournalBatch, Outputs
+from oncelog.flow.own_journal import OwnJournal
 from oncelog.flow.states import Event, State
 from oncelog.slots import Identity, Place, sender
+from oncelog.slots.batch import Batch
 from oncelog.slots.messages import Delivered, Produce
 from oncelog.slots.partition import Partition
 from oncelog.slots.tenure import Tenure
@@ -24,6 +28,7 @@ from tests.flow.cluster import FORGET_MS, JOURNAL, Rules
 
 PLAIN: Final = Rules()
 Change = Callable[[Any], Any]  # what stands there -> what stands there instead
+Changed = dict[bytes, bytes | None]
 
 
 @dataclass(frozen=True)
@@ -54,19 +59,24 @@ def _changed(where: Any, name: Any, change: Change) -> Any:
     return patch.object(where, name, change(getattr(where, name)))
 
 
+def _row(state: State, event: Event, change: Change) -> tuple[Any, Any, Change]:
+    """Another action, and the same state."""
+    return table.TABLE[state], event, lambda row: (change(row[0]), row[1])
+
+
 # --- the journal
 
 
 def _forget_what_came_between(_: Any) -> Any:
     """As it stood when it was first read, but for the fence."""
 
-    def judge(cell: Holding, batches: Sequence[JournalBatch] | None = None) -> Event:
-        batches = batches if batches is not None else cell.read_ahead or ()
-        own = next((batch for batch in batches if actions.is_own(cell, batch)), None)
+    def judge(holding: Holding, batches: Sequence[JournalBatch] | None = None) -> Event:
+        journal = holding.journal
+        own = journal.own_of(batches if batches is not None else journal.read_ahead or ())
         if own is None:
             return Event.OTHERS
         (entry,) = (formats.decoded(key or b"", value or b"") for key, value in own.rows)
-        cell.journal.fence = cell.fence
+        journal.content.fence = journal.fence
         return Event.OWN if getattr(entry, "successor", None) is None else Event.SUCCESSOR
 
     return judge
@@ -75,13 +85,14 @@ def _forget_what_came_between(_: Any) -> Any:
 def _whatever_was_read(real: Any) -> Any:
     """What was asked for ahead of the acknowledgement is taken for all that stands before the take-over."""
 
-    def judge(cell: Holding, batches: Sequence[JournalBatch] | None = None) -> Event | None:
-        batches = batches if batches is not None else cell.read_ahead or ()
-        if cell.reads_ahead and not any(actions.is_own(cell, batch) for batch in batches):
-            cell.journal.read(batches)
-            cell.journal.fence = cell.fence
+    def judge(holding: Holding, batches: Sequence[JournalBatch] | None = None) -> Event | None:
+        journal = holding.journal
+        batches = batches if batches is not None else journal.read_ahead or ()
+        if journal.reads_ahead and journal.own_of(batches) is None:
+            journal.content.read(batches)
+            journal.content.fence = journal.fence
             return Event.OWN
-        event: Event | None = real(cell, batches)
+        event: Event | None = real(holding, batches)
         return event
 
     return judge
@@ -107,10 +118,10 @@ def _one_successor_after_the_other(_: Change) -> Any:
 def _names_no_successor(real: Any) -> Any:
     """It goes on in the chain that it made up itself."""
 
-    def take_over(cell: Holding, pids: Sequence[int] = ()) -> None:
+    def take_over(holding: Holding, pids: Sequence[int] = ()) -> None:
         if pids:
-            cell.journal.chain.append(pids[0])
-        real(cell)
+            holding.journal.content.chain.append(pids[0])
+        real(holding)
 
     return take_over
 
@@ -124,26 +135,26 @@ def _always_joins(real: Any) -> Any:
 
 
 def _any_stands_there(_: Any) -> Any:
-    return lambda cell, batch: cell.journal.fence_of(batch) == cell.fence and formats.TAKE_OVER in batch.keys
+    return lambda own, batch: own.content.fence_of(batch) == own.fence and formats.TAKE_OVER in batch.keys
 
 
 # --- commits
 
 
 def _two_batches(real: Any) -> Any:
-    def append(cell: Holding, entries: Sequence[Entry], timestamp_ms: int, *changes: dict[bytes, bytes | None]) -> None:
+    def append(own: OwnJournal, entries: Sequence[Entry], timestamp_ms: int, *changes: Changed) -> None:
         if any(changes):
-            real(cell, [], timestamp_ms, *changes)
-        real(cell, entries, timestamp_ms)
+            real(own, [], timestamp_ms, *changes)
+        real(own, entries, timestamp_ms)
 
     return append
 
 
 def _positions_first(real: Any) -> Any:
-    def append(cell: Holding, entries: Sequence[Entry], timestamp_ms: int, *changes: dict[bytes, bytes | None]) -> None:
-        real(cell, entries, timestamp_ms)
+    def append(own: OwnJournal, entries: Sequence[Entry], timestamp_ms: int, *changes: Changed) -> None:
+        real(own, entries, timestamp_ms)
         if any(changes):
-            real(cell, [], timestamp_ms, *changes)
+            real(own, [], timestamp_ms, *changes)
 
     return append
 
@@ -151,20 +162,23 @@ def _positions_first(real: Any) -> Any:
 def _the_rest_is_passed_over(real: Any) -> Any:
     """Of the batches that one commit was cut into, the one with the positions is taken for it."""
 
-    def delivered(cell: Cell, action: Delivered) -> None:
-        payload = action.batch.payload
-        assert isinstance(payload, Outputs)
-        if action.batch.place != JOURNAL or any((key or b"")[:1] != STATE for key in payload.keys):
-            real(cell, action)
+    def actions_of(own: sender.Sender, now_ms: int) -> list[Any]:
+        return [each for each in real(own, now_ms) if not (isinstance(each, Delivered) and _is_of_state(each.batch))]
 
-    return delivered
+    return actions_of
 
 
-CUT_IN_TWO: Final = (Cell, "_delivered", _the_rest_is_passed_over)
+def _is_of_state(batch: Batch) -> bool:
+    payload = batch.payload
+    assert isinstance(payload, Outputs)
+    return batch.place == JOURNAL and all((key or b"")[:1] == STATE for key in payload.keys)
+
+
+CUT_IN_TWO: Final = (sender.Sender, "actions", _the_rest_is_passed_over)
 
 
 def _positions_at_the_send(_: Any) -> Any:
-    return property(lambda cell: not cell.comparing)
+    return property(lambda outputs: not outputs.comparing)
 
 
 _asked: list[Cell] = []  # whose look at the log is answered now
@@ -183,23 +197,25 @@ def _rebuilt(real: Any) -> Any:
 
     def looked_up(partition: Partition, *about: Any) -> None:
         (cell,) = _asked
-        if partition.place == JOURNAL and cell.under_way is not None:
-            _put_in_place(cell, partition, cell.under_way)
+        commit = cell.parts.commits.under_way
+        if partition.place == JOURNAL and commit is not None:
+            _put_in_place(cell.parts, partition, commit)
         real(partition, *about)
 
     return looked_up
 
 
-def _put_in_place(cell: Cell, partition: Partition, commit: Commit) -> None:
-    cell.entries.under_way |= cell.entries.changed
-    cell.entries.changed = {}
-    changes, (key, value) = cell.entries.under_way, formats.encoded(commit)
+def _put_in_place(holding: Holding, partition: Partition, commit: Commit) -> None:
+    entries = holding.commits.entries
+    entries.under_way |= entries.changed
+    entries.changed = {}
+    changes, (key, value) = entries.under_way, formats.encoded(commit)
     batch, tenure = partition.open[0], partition.tenure
     assert tenure is not None
     records = Outputs([*(STATE + each for each in changes), key], [*changes.values(), value])
-    batch.data = cell.encode(records, batch.max_timestamp_ms)
+    batch.data = holding.context.encode(records, batch.max_timestamp_ms)
     batch.payload, batch.record_count = records, len(records.keys)
-    cell.entries.count_under_way = len(changes)
+    entries.count_under_way = len(changes)
     batch.stamp(batch.identity, batch.first_sequence)
     tenure.next_sequence = batch.end_sequence
 
@@ -207,23 +223,34 @@ def _put_in_place(cell: Cell, partition: Partition, commit: Commit) -> None:
 def _at_once_goodbye(real: Any) -> Any:
     """In the last commit, though something is held there that is not sent yet."""
 
-    def append(cell: Holding, entries: Sequence[Entry], timestamp_ms: int, *changes: dict[bytes, bytes | None]) -> None:
-        if cell.wants_to_leave and isinstance(entries[-1], Commit):
-            entries = [*entries, Goodbye(nonce=cell.holder.nonce)]
-        real(cell, entries, timestamp_ms, *changes)
+    def commit(holding: Holding) -> Event:
+        append = holding.journal.append
 
-    return append
+        def appended(entries: Sequence[Entry], *about: Any) -> None:
+            append([*entries, holding.leaving.goodbye], *about)
+
+        with patch.object(holding.journal, "append", appended if holding.leaving.is_wanted else append):
+            event: Event = real(holding)
+        return event
+
+    return commit
 
 
 # --- outputs
 
 
 def _under_the_fence(real: Any) -> Any:
-    def resume(cell: Holding, place: Place) -> None:
-        with patch("oncelog.flow.holding.Identity", lambda pid, _: Identity(pid, cell.fence[1])):
-            real(cell, place)
+    def restore(holding: Holding, *about: Any) -> Event | None:
+        resume = holding.outputs.resume
 
-    return resume
+        def resumed(place: Place, identity: Identity) -> None:
+            resume(place, Identity(identity.pid, holding.journal.fence[1]))
+
+        with patch.object(holding.outputs, "resume", resumed):
+            event: Event | None = real(holding, *about)
+        return event
+
+    return restore
 
 
 def _all_of_them(_: Any) -> Any:
@@ -232,9 +259,9 @@ def _all_of_them(_: Any) -> Any:
     class Kept(dict[Place, int]):
         def clear(self) -> None: ...
 
-    def recalled(cell: Cell, last_ms: Mapping[Place, int], now: Now) -> None:
-        if cell.recalled_at is not None:
-            cell.known_at_ms = Kept.fromkeys(cell.places, cell.recalled_at.monotonic_ms)
+    def recalled(outputs: CellOutputs, last_ms: Mapping[Place, int]) -> None:
+        if outputs.recalled_at is not None:
+            outputs.known_at_ms = Kept.fromkeys(outputs.places, outputs.recalled_at.monotonic_ms)
 
     return recalled
 
@@ -250,10 +277,11 @@ def _in_company(real: Any) -> Any:
 def _no_clock(real: Any) -> Any:
     """Journal batches carry the time of their sending, and nobody looks at how old is what they rely upon."""
 
-    def until(cell: Cell, action: Produce) -> Produce:
-        return action if action.batches[0].place == JOURNAL else real(cell, action)
+    def limited(deadlines: Deadlines, action: Produce) -> Produce | None:
+        found: Produce | None = action if action.batches[0].place == JOURNAL else real(deadlines, action)
+        return found
 
-    return until
+    return limited
 
 
 _claims: WeakKeyDictionary[Journal, int] = WeakKeyDictionary()  # how many stand among what was read
@@ -272,15 +300,16 @@ def _counts_claims(real: Any) -> Any:
 def _behind_the_last(real: Any) -> Any:
     """The journal's sequences go on, instead of beginning anew under the next epoch."""
 
-    def take_over(cell: Holding, *about: Any) -> None:
-        due = cell.journal.next_offset - _claims.get(cell.journal, 0)
-        resume = cell.sender.resume
+    def take_over(holding: Holding, *about: Any) -> None:
+        journal, own = holding.journal.content, holding.context.sender
+        due = journal.next_offset - _claims.get(journal, 0)
+        resume = own.resume
 
         def resumed(place: Place, identity: Identity, _: int, *more: Any, **named: Any) -> None:
             resume(place, identity, due, *more, **named)
 
-        with patch.object(cell.sender, "resume", resumed):
-            real(cell, *about)
+        with patch.object(own, "resume", resumed):
+            real(holding, *about)
 
     return take_over
 
@@ -288,36 +317,42 @@ def _behind_the_last(real: Any) -> Any:
 def _at_once(real: Any) -> Any:
     """What is held is sent like all else, and stands in the commit beside it."""
 
-    def run(cell: Cell, *about: Any) -> bool:
-        before = len(cell.held)
-        is_full: bool = real(cell, *about)
-        for place, outputs in cell.held[before:]:
-            cell.send(place, outputs)
-        return is_full
+    def actions_of(cell: Cell, now: Now) -> list[Any]:
+        add = cell.parts.commits.add
 
-    return run
+        def added(changes: Any, added_bytes: int, held: Sequence[tuple[Place, Outputs]]) -> None:
+            add(changes, added_bytes, held)
+            for place, outputs in held:
+                cell.parts.outputs.send(place, outputs)
+
+        with patch.object(cell.parts.commits, "add", added):
+            found: list[Any] = real(cell, now)
+        return found
+
+    return actions_of
 
 
 def _but_what_is_held(real: Any) -> Any:
-    return lambda cell, _, told: real(cell, (), told)
+    return lambda holding, _, told: real(holding, (), told)
 
 
 def _untold(real: Any) -> Any:
     """What follows from a commit is left to the one who made it."""
 
-    def restore(cell: Holding, *about: Any) -> Event | None:
-        cell.journal.changes = {}
-        event: Event | None = real(cell, *about)
+    def restore(holding: Holding, *about: Any) -> Event | None:
+        holding.journal.content.changes = {}
+        event: Event | None = real(holding, *about)
         return event
 
     return restore
 
 
 def _sent_along(real: Any) -> Any:
-    def commit(cell: Holding) -> Event:
-        event: Event = real(cell)
-        cell.send_from_commit(cell.held_under_way, cell.to_tell)
-        cell.held_under_way, cell.to_tell = [], {}
+    def commit(holding: Holding) -> Event:
+        event: Event = real(holding)
+        commits = holding.commits
+        holding.send_from_commit(commits.held_under_way, commits.to_tell)
+        commits.held_under_way, commits.to_tell = [], {}
         return event
 
     return commit
@@ -330,19 +365,23 @@ MUTANTS: Final = (
     Mutant(
         "no catch-up at the take-over",
         PLANNED,
-        ((table.TABLE[State.CATCHING_UP], Event.READ, lambda row: (_forget_what_came_between(row), row[1])),),
+        (_row(State.CATCHING_UP, Event.READ, _forget_what_came_between),),
     ),
     Mutant(
         "what was read ahead of the take-over taken for the read-back",
         PLANNED,
-        ((table.TABLE[State.CATCHING_UP], Event.READ, lambda row: (_whatever_was_read(row[0]), row[1])),),
+        (_row(State.CATCHING_UP, Event.READ, _whatever_was_read),),
     ),
-    Mutant("goodbye before what a commit holds is sent", Rules(asks=True), ((Holding, "append", _at_once_goodbye),)),
+    Mutant(
+        "goodbye before what a commit holds is sent",
+        Rules(asks=True),
+        (_row(State.DRAINING, Event.DRAINED, _at_once_goodbye),),
+    ),
     Mutant("the same key for all claims", PLANNED, ((formats, "own_key_of", _one_key_for_all_claims),)),
     Mutant(
         "the chain of journal pids in no one record",
         PLANNED,
-        ((Journal, "_learn_the_writers", _one_successor_after_the_other),),
+        ((Journal, "learn_the_writers", _one_successor_after_the_other),),
     ),
     Mutant(
         "work under the last epoch of a journal pid",
@@ -352,12 +391,12 @@ MUTANTS: Final = (
     Mutant(
         "a journal pid after the other without a name of the next one",
         PLANNED,
-        ((table.TABLE[State.SUCCEEDING], Event.GRANTED, lambda row: (_names_no_successor(row[0]), row[1])),),
+        (_row(State.SUCCEEDING, Event.GRANTED, _names_no_successor),),
     ),
     Mutant("no look for gaps in what a copy is joined with", PLAIN, ((Journal, "read", _always_joins),), 600),
-    Mutant("a commit before the acknowledgements", PLAIN, ((Holding, "is_drained", _positions_at_the_send),)),
-    Mutant("a commit in two batches", PLAIN, ((Holding, "append", _two_batches), CUT_IN_TWO)),
-    Mutant("positions first", PLAIN, ((Holding, "append", _positions_first), CUT_IN_TWO)),
+    Mutant("a commit before the acknowledgements", PLAIN, ((CellOutputs, "is_drained", _positions_at_the_send),)),
+    Mutant("a commit in two batches", PLAIN, ((OwnJournal, "append", _two_batches), CUT_IN_TWO)),
+    Mutant("positions first", PLAIN, ((OwnJournal, "append", _positions_first), CUT_IN_TWO)),
     Mutant("a commit in doubt made anew", PLAIN, ((Cell, "looked_up", _whose), (sender, "looked_up", _rebuilt))),
     Mutant(
         "outputs before their plan",
@@ -368,41 +407,50 @@ MUTANTS: Final = (
     Mutant(
         "chance sent before its commit",
         Rules(asks=True),
-        ((Cell, "_run", _at_once), (Holding, "send_from_commit", _but_what_is_held)),
+        ((Cell, "actions", _at_once), (Holding, "send_from_commit", _but_what_is_held)),
     ),
     Mutant(
         "chance sent before its commit is acknowledged",
         Rules(asks=True),
         (
             (table.TABLE[State.DRAINING], Event.PLANNED, lambda row: (row[0], State.WORKING)),
-            (table.TABLE[State.DRAINING], Event.DRAINED, lambda row: (_sent_along(row[0]), row[1])),
+            _row(State.DRAINING, Event.DRAINED, _sent_along),
         ),
     ),
     Mutant(
         "a restore tells nothing of its commit",
         Rules(asks=True),
-        ((table.TABLE[State.CATCHING_UP], Event.OWN, lambda row: (_untold(row[0]), row[1])),),
+        (_row(State.CATCHING_UP, Event.OWN, _untold),),
     ),
-    Mutant("known to brokers that forgot it", PLAIN, ((Cell, "recalled", _all_of_them),)),
-    Mutant("the epoch of the outputs raised", PLAIN, ((Holding, "resume_output", _under_the_fence),)),
+    Mutant("known to brokers that forgot it", PLAIN, ((CellOutputs, "recalled", _all_of_them),)),
+    Mutant(
+        "the epoch of the outputs raised",
+        PLAIN,
+        (_row(State.CATCHING_UP, Event.OWN, _under_the_fence),),
+    ),
     Mutant("no look into the log", Rules(looks_into_the_log=False)),
     Mutant("the first batch not alone", PLAIN, ((Tenure, "__init__", _in_company),)),
     Mutant(
         "no clock in journal batches",
         Rules(refuses_old_batches=False),
-        ((Cell, "_until", _no_clock), (Holding, "is_proof_old", lambda _: False)),
+        ((Deadlines, "limited", _no_clock), (Deadlines, "is_proof_old", lambda _: False)),
     ),
-    Mutant("what waited for long is sent", PLANNED, ((Cell, "_until", lambda _: lambda cell, action: action),), 1_500),
+    Mutant(
+        "what waited for long is sent",
+        PLANNED,
+        ((Deadlines, "limited", lambda _: lambda deadlines, action: action),),
+        1_500,
+    ),
     Mutant("reconnects by itself", Rules(connects_and_checks=False), (), 200),
     Mutant("old timestamps", Rules(output_age_ms=FORGET_MS)),
-    Mutant("no read-back", PLANNED, ((actions, "is_own", _any_stands_there),)),
+    Mutant("no read-back", PLANNED, ((OwnJournal, "is_own", _any_stands_there),)),
     Mutant(
         "no fence",
         PLANNED,
         (
             NO_FENCE_RAISED,
             (Journal, "read", _counts_claims),
-            (table.TABLE[State.READING], Event.FREE, lambda row: (_behind_the_last(row[0]), row[1])),
+            _row(State.READING, Event.FREE, _behind_the_last),
         ),
     ),
 )

@@ -86,7 +86,7 @@ def test_one_that_leaves_in_the_midst_of_a_plan_leaves_what_is_left_of_it_in_the
 def test_goodbye_names_the_run_whose_end_it_is(is_at_the_end: bool) -> None:
     world = calm()
     holder = at_the_end(world)
-    holder.cell.holder = replace(holder.cell.holder, run="noon")
+    holder.cell.parts.context.holder = replace(holder.cell.holder, run="noon")
     holder.cell.leave(world.now, is_at_the_end=is_at_the_end)
     holder.cell.leave(world.now)  # asked to stop meanwhile
     assert drive(world, holder, lambda: holder.is_over)
@@ -98,7 +98,7 @@ def test_goodbye_names_the_run_whose_end_it_is(is_at_the_end: bool) -> None:
 def test_without_a_goodbye_other_code_sends_nothing_before_the_deadline_of_the_one_before() -> None:
     world = calm()
     old = at_the_end(world)
-    until_ms = old.cell.until_ms
+    until_ms = old.cell.parts.deadlines.until_ms
     new = Process(world, code="8")
     drive(world, new, lambda: new.cell.state is State.AWAITING)
     # The old one goes on under another take-over, so that the new one fences it, and waits behind that.
@@ -108,7 +108,7 @@ def test_without_a_goodbye_other_code_sends_nothing_before_the_deadline_of_the_o
     assert drive(world, renewed, lambda: is_working(renewed))
     assert drive(world, new, lambda: new.cell.state is State.YIELDING)
     assert world.now.wall_ms >= until_ms
-    last_ms = renewed.cell.until_ms + world.limits.settle_ms
+    last_ms = renewed.cell.parts.deadlines.until_ms + world.limits.settle_ms
     assert not drive(world, new, lambda: is_working(new), 100)
     world.now_ms += last_ms - world.now.wall_ms
     assert drive(world, new, lambda: is_working(new))
@@ -118,13 +118,13 @@ def test_who_follows_one_that_waits_for_other_code_waits_for_it_too() -> None:
     """The first of them has fenced the old code, and its take-over stands before the second's."""
     world = calm()
     old = at_the_end(world)
-    last_ms = old.cell.until_ms + world.limits.settle_ms
+    last_ms = old.cell.parts.deadlines.until_ms + world.limits.settle_ms
     second = Process(world, code="8")
-    second.cell.awaits_until_ms = 0  # it does not wait for a goodbye
+    second.cell.parts.deadlines.awaits_until_ms = 0  # it does not wait for a goodbye
     assert drive(world, second, lambda: second.cell.state is State.YIELDING)
     third = Process(world, code="8")
     assert drive(world, third, lambda: third.cell.state is State.AWAITING or is_working(third))
-    third.cell.awaits_until_ms = 0
+    third.cell.parts.deadlines.awaits_until_ms = 0
     assert not drive(world, third, lambda: is_working(third), 200)
     world.now_ms += last_ms - world.now.wall_ms
     assert drive(world, third, lambda: is_working(third))
@@ -154,7 +154,7 @@ def test_who_has_nothing_to_send_notices_that_another_has_taken_over() -> None:
 def test_its_own_commit_under_way_is_no_take_over() -> None:
     world = calm()
     holder = Process(world)
-    assert drive(world, holder, lambda: is_working(holder) and holder.cell.under_way is not None)
+    assert drive(world, holder, lambda: is_working(holder) and holder.cell.parts.commits.under_way is not None)
     holder.cell.journal_ends(end_of_journal(world) + 1, world.now)
     assert is_working(holder)
 
@@ -166,12 +166,12 @@ def end_of_journal(world: World) -> int:
 def test_behind_its_deadline_a_holder_sends_nothing_and_takes_over_anew() -> None:
     world = calm()
     holder = at_the_end(world)
-    fence = holder.cell.fence
+    fence = holder.cell.parts.journal.fence
     world.now_ms += world.limits.tenure_ms
     assert drive(world, holder, lambda: holder.end is not None)
     assert holder.end is not None and "sending deadline is over" in holder.end.why
     assert drive(world, holder, lambda: is_working(holder))
-    assert holder.cell.fence == (0, fence[1] + 1)
+    assert holder.cell.parts.journal.fence == (0, fence[1] + 1)
 
 
 def test_nothing_is_sent_before_its_plan_is_acknowledged() -> None:
@@ -296,9 +296,9 @@ def test_what_was_compacted_away_since_the_first_read_lets_all_be_read_anew() ->
         world.compact()
     world.shown = total
     assert drive(world, new, lambda: new.cell.state is State.CATCHING_UP)
-    assert new.cell.read_from > 0
+    assert new.cell.parts.journal.read_from > 0
     assert drive(world, new, lambda: is_working(new))
-    assert new.cell.read_from == 0
+    assert new.cell.parts.journal.read_from == 0
     new.look()  # what it restored is the fold of what the old one committed
 
 

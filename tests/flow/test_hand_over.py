@@ -41,11 +41,12 @@ def handed_over(world: World, *, waits_ms: int = 0, is_killed: bool = False) -> 
     world.shown = [end - 2]
     old = Process(world)
     assert drive(world, old, lambda: old.cell.number > 0 and old.cell.sources[0].next_offset == end - 2)
-    assert drive(world, old, lambda: not old.cell.has_progress and old.cell.under_way is None)
+    commits = old.cell.parts.commits
+    assert drive(world, old, lambda: not commits.has_progress and commits.under_way is None)
     patience_ms = 200 if is_killed else 2_000
     new = Process(world, tenancy=Tenancy(1, 0), yields_until_ms=world.now.wall_ms + patience_ms)
     new.cell.leaders(NODES, world.now)
-    assert drive(world, new, lambda: new.cell.recalled_at is not None and new.is_quiet)
+    assert drive(world, new, lambda: new.cell.parts.outputs.recalled_at is not None and new.is_quiet)
     world.now_ms += waits_ms
     asked: list[str] = []
 
@@ -86,7 +87,7 @@ def test_what_the_one_before_may_have_filled_is_looked_for_before_anything_is_se
 def test_the_last_commit_says_goodbye() -> None:
     world = calm(3)
     holder = Process(world)
-    assert drive(world, holder, lambda: holder.cell.has_progress)
+    assert drive(world, holder, lambda: holder.cell.parts.commits.has_progress)
     holder.cell.leave(world.now)
     assert drive(world, holder, lambda: holder.is_over)
     last = world.journal(0)[-1]

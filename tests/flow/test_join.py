@@ -8,9 +8,9 @@ import pytest
 
 from oncelog.clock import Now
 from oncelog.flow import Context, Dead, Flow, Stopped, Topic, json_of, raw, text
+from oncelog.flow.cell_inputs import CellInputs
 from oncelog.flow.description import Input, Limits
 from oncelog.flow.formats import Plan, Range
-from oncelog.flow.holding import Holding
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import EMPTY, Records, Unworkable
 from oncelog.flow.operations.join import SAMPLED, TableRows
@@ -155,7 +155,7 @@ def test_a_table_keeps_no_timer_back_and_moves_none() -> None:
 
 
 def test_rows_that_are_not_in_the_commit_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Holding, "rows_of", lambda holding, ranges: [])
+    monkeypatch.setattr(CellInputs, "rows_of", lambda inputs, ranges: [])
     with pytest.raises(Stopped):
         ranking().simulate(SENT, crashes=True)
 
@@ -178,16 +178,16 @@ def test_what_is_left_of_a_plan_keeps_its_rows_where_a_commit_is_full(monkeypatc
     monkeypatch.setattr(engine, "LIMITS", replace(LIMITS, commit_bytes=500))
     done = flow.simulate(SENT, crashes=True)[ranked]
     assert (of("anna", done), of("bert", done)) == (ANNA, BERT)
-    monkeypatch.setattr(Holding, "rows_of", only_of_new_plans(Holding.rows_of))
+    monkeypatch.setattr(CellInputs, "rows_of", only_of_new_plans(CellInputs.rows_of))
     with pytest.raises(Stopped):
         flow.simulate(SENT, crashes=True)
 
 
-RowsOf = Callable[[Holding, Sequence[Range]], list[tuple[int, Records]]]
+RowsOf = Callable[[CellInputs, Sequence[Range]], list[tuple[int, Records]]]
 
 
 def only_of_new_plans(rows_of: RowsOf) -> RowsOf:
-    return lambda holding, ranges: [] if holding.plan_left else rows_of(holding, ranges)
+    return lambda inputs, ranges: [] if inputs.plan_left else rows_of(inputs, ranges)
 
 
 def test_a_row_that_fits_no_commit_stops_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -317,7 +317,7 @@ def test_whatever_comes_and_is_undone_they_come_to_the_same(
             assert dict(commits.entries) == state
     commits.commit(journal)
     commits.store()
-    assert commits.entries.count_committed == len(state) and commits.entries.committed == journal == state
+    assert commits.entries.count_committed() == len(state) and commits.entries.committed == journal == state
     assert at and len(state) > 2
 
 
@@ -369,7 +369,7 @@ def check_what_counts(runs: Sequence[Mapping[bytes, bytes | None]], commits: int
             found.store()
     found.commit(journal)
     found.store()
-    assert (found.entries.count_committed, found.entries.committed, journal) == (len(state), state, state)
+    assert (found.entries.count_committed(), found.entries.committed, journal) == (len(state), state, state)
 
 
 @pytest.mark.parametrize("made", MADE)

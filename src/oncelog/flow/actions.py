@@ -3,247 +3,156 @@
 Where one finds that something else has happened by what it did, it returns that event. None sets the cell's state.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from oncelog.flow.description import OutputPlace, Stage
-from oncelog.flow.entries import Entries
-from oncelog.flow.formats import (
-    MOST_WHY,
-    TAKE_OVER,
-    Claim,
-    Commit,
-    Goodbye,
-    InputPosition,
-    OutputPosition,
-    Plan,
-    PlannedRows,
-    Range,
-    TakeOver,
-    decoded,
-    encoded,
-    shown,
-)
-from oncelog.flow.held import held_of
+from oncelog.flow.description import Stage
+from oncelog.flow.formats import Claim, Commit, Plan, encoded, shown
 from oncelog.flow.holding import Holding
-from oncelog.flow.journal import Journal
-from oncelog.flow.messages import AppendClaim, End, Ended, Expect, JournalBatch, NeedPids, Recall, Records, Unworkable
-from oncelog.flow.planning import Source, rows_size
+from oncelog.flow.messages import AppendClaim, End, Ended, JournalBatch, NeedPids, Outputs, Unworkable
 from oncelog.flow.states import Event
-from oncelog.slots import Identity
+from oncelog.slots import Place
 
 LATE: Final = "late"
 MOST_WAIT_MS: Final = 500  # for a goodbye, before the clock is looked at again
 
 
-def nothing(cell: Holding, *about: object) -> None:
+def nothing(holding: Holding, *about: object) -> None:
     """The state says it all."""
 
 
 # --- before the take-over
 
 
-def read(cell: Holding, *about: object) -> None:
-    cell.read_journal()
+def read(holding: Holding, *about: object) -> None:
+    holding.journal.read()
 
 
-def read_anew(cell: Holding) -> None:
-    """All but who the writers are: that only grows."""
-    known, cell.journal = cell.journal, Journal()
-    cell.journal.claim, cell.journal.chain = known.claim, list(known.chain)
-    cell.read_journal()
+def read_anew(holding: Holding) -> None:
+    holding.journal.read_anew()
 
 
-def judge(cell: Holding, batches: Sequence[JournalBatch]) -> Event:
+def judge(holding: Holding, batches: Sequence[JournalBatch]) -> Event:
     """Whose is it?"""
-    if not _joins(cell, batches):
+    if not holding.journal.joins(batches):
         return Event.GAP
-    journal, holder = cell.journal, cell.holder
+    journal, context, deadlines = holding.journal.content, holding.context, holding.deadlines
     if journal.claim is None:
         return Event.UNCLAIMED
-    claim, stage = journal.claim, cell.stage
+    claim, stage, holder, now_ms = journal.claim, context.stage, context.holder, context.now.wall_ms
     if (claim.flow, claim.stage, claim.cell) != (stage.flow, stage.name, stage.cell):
-        cell.why = (
-            f"{stage.title}: the journal {stage.journal.topic}-{stage.journal.partition} is that of {claim.flow}, "
-            f"stage {claim.stage}, cell {claim.cell}. Give the flow another name"
+        holding.fails(
+            f"the journal {stage.journal.topic}-{stage.journal.partition} is that of {claim.flow}, stage "
+            f"{claim.stage}, cell {claim.cell}. Give the flow another name"
         )
         return Event.IMPOSSIBLE
     before = journal.take_over
     if before is not None and before.tenancy > holder.tenancy:
         return Event.OUTRANKED
-    cell.others_until_ms = others_until_ms(cell)
-    if cell.awaits_until_ms is None:
-        cell.awaits_until_ms = cell.others_until_ms
-    if cell.now.wall_ms < min(cell.awaits_until_ms, cell.others_until_ms):
+    deadlines.learn(journal)
+    if now_ms < deadlines.goodbye_ms:
         return Event.OTHER_CODE
-    _expect_inputs(cell)
-    if before is not None and not journal.is_left and cell.now.wall_ms < holder.yields_until_ms:
+    if journal.commit is not None and not other_inputs(stage, journal.commit):
+        holding.inputs.expect(journal.commit)  # the take-over will show from where on; before it, each commit says it
+    if before is not None and not journal.is_left and now_ms < holder.yields_until_ms:
         return Event.AT_WORK
-    return Event.SPENT if journal.due_epoch >= cell.limits.last_epoch else Event.FREE
+    return Event.SPENT if journal.due_epoch >= context.limits.last_epoch else Event.FREE
 
 
-def _expect_inputs(cell: Holding) -> None:
-    """From where on, the take-over will show; before it, each commit says it."""
-    commit = cell.journal.commit
-    if commit is not None and not other_inputs(cell.stage, commit):
-        for index, each in enumerate(commit.inputs):
-            cell.ask(Expect(index, each.next_offset))
+def ask_pids(holding: Holding) -> None:
+    holding.context.ask(NeedPids(2 if holding.journal.content.claim is None else 1))
 
 
-def others_until_ms(cell: Holding) -> int:
-    """Until when holders with other code may still send. Their records would fill slots, and ours be told success."""
-    before = cell.journal.take_over
-    if before is None:
-        return 0
-    if before.code == cell.holder.code or cell.journal.is_left:
-        return before.others_until_ms
-    return max(before.others_until_ms, before.until_ms + cell.limits.settle_ms)
-
-
-def _joins(cell: Holding, batches: Sequence[JournalBatch], up_to: int | None = None) -> bool:
-    return cell.journal.read(batches, up_to) or cell.read_from == 0
-
-
-def ask_pids(cell: Holding) -> None:
-    cell.ask(NeedPids(2 if cell.journal.claim is None else 1))
-
-
-def claim(cell: Holding, pids: Sequence[int]) -> None:
-    stage = cell.stage
+def claim(holding: Holding, pids: Sequence[int]) -> None:
+    stage = holding.context.stage
     entry = Claim(flow=stage.flow, stage=stage.name, cell=stage.cell, journal_pid=pids[0], output_pid=pids[1])
-    cell.ask(AppendClaim(*encoded(entry), cell.now.wall_ms))
+    holding.context.ask(AppendClaim(*encoded(entry), holding.context.now.wall_ms))
 
 
-def wait_for_goodbye(cell: Holding) -> None:
-    _follow(cell, min(cell.awaits_until_ms or 0, cell.others_until_ms))
+def wait_for_goodbye(holding: Holding) -> None:
+    _follow(holding, holding.deadlines.goodbye_ms)
 
 
-def wait_for_its_end(cell: Holding) -> None:
-    if cell.recalled_at is None and cell.journal.claim is not None:
-        cell.recalled_at = cell.now
-        cell.ask(Recall(cell.journal.claim.output_pid, list(cell.places)))
-    _follow(cell, cell.holder.yields_until_ms)
+def wait_for_its_end(holding: Holding) -> None:
+    claim = holding.journal.content.claim
+    if claim is not None:
+        holding.outputs.recall(claim.output_pid)
+    _follow(holding, holding.context.holder.yields_until_ms)
 
 
-def _follow(cell: Holding, until_ms: int) -> None:
+def _follow(holding: Holding, until_ms: int) -> None:
     """Each commit is read as it comes, so that behind the goodbye nothing is left to read."""
-    cell.read_journal(min(MOST_WAIT_MS, until_ms - cell.now.wall_ms))
+    holding.journal.read(min(MOST_WAIT_MS, until_ms - holding.context.now.wall_ms))
 
 
-def back_off(cell: Holding) -> None:
-    cell.ended(Ended(End.OUTRANKED, f"{cell.stage.title}: a newer tenancy holds it"))
+def back_off(holding: Holding) -> None:
+    holding.context.ask(Ended(End.OUTRANKED, f"{holding.context.stage.title}: a newer tenancy holds it"))
 
 
 # --- the take-over
 
 
-def take_over(cell: Holding, pids: Sequence[int] = ()) -> None:
-    """The epoch one higher than all that was seen, and sequence 0: from then on the others are fenced."""
-    journal, now = cell.journal, cell.now
-    cell.fence = len(journal.chain) - 1, journal.due_epoch
-    cell.until_ms = now.wall_ms + cell.limits.tenure_ms
-    entry = TakeOver(
-        nonce=cell.holder.nonce,
-        tenancy=cell.holder.tenancy,
-        code=cell.holder.code,
-        until_ms=cell.until_ms,
-        others_until_ms=cell.others_until_ms,
-        chain=journal.chain,
-        successor=pids[0] if pids else None,
-    )
-    cell.sender.resume(
-        cell.stage.journal,
-        Identity(journal.chain[-1], journal.due_epoch),
-        0,
-        now.monotonic_ms,
-        next_offset=journal.next_offset,
-        is_shared=True,
-        cuts=False,
-        known_at_ms=cell.read_at.monotonic_ms,
-    )
-    cell.append([entry], cell.read_at.wall_ms)
-    cell.reads_ahead = True
-    cell.read_journal()  # behind it, and without waiting for its acknowledgement
+def take_over(holding: Holding, pids: Sequence[int] = ()) -> None:
+    holding.deadlines.begin()
+    holding.journal.take_over(holding.deadlines, pids)
 
 
-def keep(cell: Holding, batches: Sequence[JournalBatch]) -> None:
-    cell.read_ahead = batches
+def keep(holding: Holding, batches: Sequence[JournalBatch]) -> None:
+    holding.journal.keep(batches)
 
 
-def judge_what_was_read(cell: Holding, base_offset: int, timestamp_ms: int) -> Event | None:
-    cell.proven_ms = timestamp_ms
-    return None if cell.read_ahead is None else Event.READ
+def judge_what_was_read(holding: Holding, base_offset: int, timestamp_ms: int) -> Event | None:
+    holding.deadlines.prove(timestamp_ms)
+    return None if holding.journal.read_ahead is None else Event.READ
 
 
-def judge_take_over(cell: Holding, batches: Sequence[JournalBatch] | None = None) -> Event | None:
+def judge_take_over(holding: Holding, batches: Sequence[JournalBatch] | None = None) -> Event | None:
     """Whose nonce stands there? If it is this one's, everything before it is applied, and nothing behind it."""
+    own_journal = holding.journal
     if batches is None:
-        batches = cell.read_ahead or ()
-    own = next((batch for batch in batches if is_own(cell, batch)), None)
-    if own is None and cell.reads_ahead:  # it may have been read before the take-over arrived
-        cell.reads_ahead = False
-        cell.read_journal()
+        batches = own_journal.read_ahead or ()
+    own = own_journal.own_of(batches)
+    if own is None and own_journal.reads_ahead:
+        own_journal.read_again()
         return None
-    if own is None or any((cell.journal.fence_of(batch) or cell.fence) > cell.fence for batch in batches):
+    if own is None or own_journal.is_passed(batches):
         return Event.OTHERS
-    if not (cell.journal.is_left and own.base_offset == cell.journal.next_offset):
-        cell.known_at_ms.clear()  # who was here before may have filled more than it committed
-    if not _joins(cell, batches, own.last_offset + 1):
+    journal = own_journal.content
+    if not (journal.is_left and own.base_offset == journal.next_offset):
+        holding.outputs.distrust()
+    if not own_journal.joins(batches, own.last_offset + 1):
         return Event.GAP
-    taken = cell.journal.take_over
-    if cell.journal.fence != cell.fence or taken is None:
+    taken = journal.take_over
+    if journal.fence != own_journal.fence or taken is None:
         return Event.OTHERS
     if taken.successor is not None:
         return Event.SUCCESSOR
-    return Event.OTHER_CODE if cell.now.wall_ms < cell.others_until_ms else Event.OWN
-
-
-def is_own(cell: Holding, batch: JournalBatch) -> bool:
-    if cell.journal.fence_of(batch) != cell.fence:
-        return False
-    entries = [decoded(key, value) for key, value in batch.rows if key == TAKE_OVER and value]
-    return any(isinstance(entry, TakeOver) and entry.nonce == cell.holder.nonce for entry in entries)
+    return Event.OTHER_CODE if holding.deadlines.may_others_send else Event.OWN
 
 
 # --- restore
 
 
-def restore(cell: Holding) -> Event | None:
+def restore(holding: Holding) -> Event | None:
     """State and positions are those of the last commit exactly."""
-    commit = cell.journal.commit
-    cell.entries = Entries(cell.journal.state)
-    positions = {}
+    journal, work, stage = holding.journal.content, holding.context.work, holding.context.stage
+    commit, commits = journal.commit, holding.commits
+    commits.restore(journal)
     if commit is not None:
-        cell.number = commit.number
-        positions = {(each.topic, each.partition): each for each in commit.outputs}
-        cell.why = other_inputs(cell.stage, commit) or other_outputs(cell.stage, commit)
-        if cell.why:
+        holding.why = other_inputs(stage, commit) or other_outputs(stage, commit)
+        if holding.why:
             return Event.IMPOSSIBLE
-        if commit.plan is not None:
-            cell.plan_left.extend(commit.plan.ranges)
-    starts = [each.next_offset for each in commit.inputs] if commit else [each.log_start for each in cell.stage.inputs]
-    cell.sources = [Source(input, start) for input, start in zip(cell.stage.inputs, starts, strict=True)]
-    if cell.plan_left and cell.stage.collect is not None:
-        cell.sources[0].plan_to(cell.plan_left[0].end, cell.now)
-    for rows in cell.journal.rows:
-        records = Records(rows.offsets, rows.keys, rows.values, rows.times)
-        end = max(each.end for each in cell.plan_left if each.input == rows.input)
-        cell.sources[rows.input].add(records, end, cell.now)
-        cell.rows_bytes += rows_size(records)
-    cell.work.begin(cell.entries, [each.mark_ms for each in commit.inputs] if commit else [-1] * len(starts))
-    cell.work.late = int(commit.metrics.get(LATE, 0)) if commit else 0
-    for place in cell.places:
-        position = positions.get(place)
-        cell.filled[place] = position.filled if position else 0
-        cell.offsets[place] = position.next_offset if position else -1
-        cell.resume_output(place)
-    cell.committed_ms = cell.now.monotonic_ms
+    holding.inputs.restore(commit, journal.rows)
+    work.begin(commits.entries, [each.mark_ms for each in commit.inputs] if commit else [-1] * len(stage.inputs))
+    work.late = int(commit.metrics.get(LATE, 0)) if commit else 0
+    assert journal.claim is not None
+    holding.outputs.restore(journal.claim.output_pid, commit.outputs if commit else ())
     try:
-        told = cell.work.told(cell.number, cell.journal.changes) if commit else {}
+        told = work.told(commits.number, journal.changes) if commit else {}
     except Unworkable as error:
-        cell.why = f"{cell.stage.title}: {error}"
+        holding.fails(f"{error}")
         return Event.IMPOSSIBLE
-    cell.send_from_commit(cell.journal.held, told)
+    holding.send_from_commit(journal.held, told)
     return None
 
 
@@ -291,156 +200,112 @@ def other_outputs(stage: Stage, commit: Commit) -> str:
 # --- commits
 
 
-def commit(cell: Holding) -> Event:
+def finish_files(holding: Holding) -> None:
+    """Where all that their plan has is written."""
+    if holding.files.names and not holding.inputs.plan_left:
+        commit = holding.journal.content.commit
+        assert commit is not None and commit.plan is not None
+        holding.files.finish(commit.plan.ranges[0], holding.deadlines.until_ms)
+
+
+def commit(holding: Holding) -> Event:
     """State and positions, as one batch. What was sent is acknowledged."""
-    if cell.is_proof_old:
-        cell.why = "nothing was heard of the journal for too long"
+    context, inputs, commits, leaving = holding.context, holding.inputs, holding.commits, holding.leaving
+    if holding.deadlines.is_proof_old:
+        holding.why = "nothing was heard of the journal for too long"
         return Event.REFUSED
-    are_files_begun = cell.plan_left and cell.stage.collect is not None
-    if cell.forsaken or are_files_begun:
+    are_files_begun = inputs.plan_left and context.stage.collect is not None
+    if holding.outputs.forsaken or are_files_begun:
         return Event.LEFT  # outputs are not acknowledged, or files not whole. The plan stands, and is begun again
-    plan = next_plan(cell)
-    if cell.is_time_to_be_told:
-        for index, source in enumerate(cell.sources):
-            cell.work.mark(index, source.mark_by_time_ms)
-        cell.has_progress = True
-    if cell.wants_to_leave and cell.has_moved:
-        cell.has_progress = True  # those who wait for its end see that it is there
-    if cell.wants_to_leave and not cell.has_progress:
+    plan = _next_plan(holding)
+    if holding.is_time_to_be_told:
+        inputs.mark_by_time()
+        commits.progressed()
+    if leaving.is_wanted and inputs.has_moved(holding.journal.content.commit):
+        commits.progressed()  # those who wait for its end see that it is there
+    if leaving.is_wanted and not commits.has_progress:
         return Event.LEFT  # what is left of a plan stands in the last commit
-    if not cell.has_progress and plan is None:
+    if not commits.has_progress and plan is None:
         return Event.COMMITTED
-    rows = cell.rows_of(plan.ranges if plan else ())
-    cell.rows_bytes = sum(rows_size(records) for _, records in rows)
-    if rows and cell.changed_bytes + cell.rows_bytes > cell.limits.commit_bytes:
+    rows = inputs.take_rows(plan)
+    if rows and not commits.has_room(inputs.rows_bytes):
         input, records = rows[0]
-        cell.why = (
-            f"{cell.stage.title}: the row at offset {records.offsets[0]} of {cell.stage.inputs[input].topic}, with the "
-            f"key {shown(records.keys[0])}, does not fit a commit of {cell.limits.commit_bytes} bytes. Raise "
-            f"max.message.bytes of {cell.stage.journal.topic}"
+        holding.fails(
+            f"the row at offset {records.offsets[0]} of {context.stage.inputs[input].topic}, with the key "
+            f"{shown(records.keys[0])}, does not fit a commit of {context.limits.commit_bytes} bytes. Raise "
+            f"max.message.bytes of {context.stage.journal.topic}"
         )
         return Event.IMPOSSIBLE
-    cell.number += 1
-    changes = cell.entries.leave()
+    changes = commits.begin()
     try:
-        cell.to_tell = cell.work.told(cell.number, changes)
+        told = context.work.told(commits.number, changes)
     except Unworkable as error:
-        cell.why = f"{cell.stage.title}: {error}"
+        holding.fails(f"{error}")
         return Event.IMPOSSIBLE
     entry = Commit(
-        number=cell.number,
-        nonce=cell.holder.nonce,
-        code=cell.holder.code,
-        inputs=[
-            InputPosition(each.topic_id, source.position, -1, mark_ms)
-            for each, source, mark_ms in zip(cell.stage.inputs, cell.sources, cell.work.marks, strict=True)
-        ],
-        outputs=[_output_position(cell, each) for each in cell.stage.outputs],
-        watermark_ms=_told_watermark_ms(cell),
-        metrics={LATE: cell.work.late} if cell.work.late else {},
+        number=commits.number,
+        nonce=context.holder.nonce,
+        code=context.holder.code,
+        inputs=inputs.positions(),
+        outputs=[holding.outputs.position(each) for each in context.stage.outputs],
+        watermark_ms=_told_watermark_ms(holding, told),
+        metrics={LATE: context.work.late} if context.work.late else {},
         plan=plan,
     )
-    cell.plan_left.clear()
-    cell.plan_left.extend(plan.ranges if plan else ())
-    cell.under_way = entry
-    cell.work.committed()
-    if plan is not None and cell.stage.collect is not None:
-        cell.sources[0].plan_to(plan.ranges[0].end, cell.now)
-    cell.run_records = cell.limits.run_records
-    cell.changed_bytes, cell.has_progress, cell.committed_ms = 0, False, cell.now.monotonic_ms
-    cell.held_under_way = [held_of(cell.number, index, *each) for index, each in enumerate(cell.held)]
-    cell.held.clear()
-    cell.rows_under_way = [_planned(cell.number, *each) for each in rows]
-    follows = bool(cell.held_under_way or cell.to_tell)
-    last = [_goodbye(cell)] if cell.wants_to_leave and not follows else []
-    whole = [*cell.held_under_way, *cell.rows_under_way, entry, *last]
-    cell.append(whole, cell.now.wall_ms, changes, cell.entries.columns_under_way)
+    inputs.planned(plan)
+    context.work.committed()
+    beside = commits.leave(entry, rows, told)
+    follows = bool(commits.held_under_way or told)
+    last = [leaving.goodbye] if leaving.is_wanted and not follows else []
+    holding.journal.append([*beside, entry, *last], context.now.wall_ms, changes, commits.entries.columns_under_way)
     if last:
         return Event.LAST
     return Event.PLANNED if plan or follows else Event.COMMITTED
 
 
-def _told_watermark_ms(cell: Holding) -> int:
-    """To those who read its outputs: what this commit lets go out stands behind it, and may be older."""
-    last, behind = cell.journal.commit, (*cell.held, *cell.to_tell.items())
-    times = (min(outputs.times) for _, outputs in behind if outputs.times)
-    return max(min([cell.work.watermark_ms, *times]), last.watermark_ms if last else -1)
-
-
-def _planned(number: int, input: int, records: Records) -> PlannedRows:
-    return PlannedRows(
-        number=number,
-        input=input,
-        offsets=list(records.offsets),
-        keys=list(records.keys),
-        values=list(records.values),
-        times=list(records.times),
-    )
-
-
-def next_plan(cell: Holding) -> Plan | None:
+def _next_plan(holding: Holding) -> Plan | None:
     """What is left of the one before comes first."""
-    if cell.plan_left:
-        return Plan([_rest(cell, each) for each in cell.plan_left], [], cell.now.wall_ms)
-    if not cell.stage.has_plan or cell.wants_to_leave:
+    if holding.inputs.plan_left:
+        return holding.inputs.rest_of_plan()
+    if not holding.context.stage.has_plan or holding.leaving.is_wanted:
         return None
-    return cell.plan()
+    return holding.inputs.plan(holding.commits.changed_bytes)
 
 
-def _rest(cell: Holding, due: Range) -> Range:
-    """Who leaves may have taken the first of its records."""
-    first = min(max(due.first, cell.sources[due.input].position), due.end)
-    return Range(due.input, first, due.end, due.mark_ms)
+def _told_watermark_ms(holding: Holding, told: Mapping[Place, Outputs]) -> int:
+    """To those who read its outputs: what this commit lets go out stands behind it, and may be older."""
+    last, behind = holding.journal.content.commit, (*holding.commits.held, *told.items())
+    times = (min(outputs.times) for _, outputs in behind if outputs.times)
+    return max(min([holding.context.work.watermark_ms, *times]), last.watermark_ms if last else -1)
 
 
-def _output_position(cell: Holding, output: OutputPlace) -> OutputPosition:
-    place = output.place
-    boundary = cell.sender.boundary(place)
-    if boundary is not None:
-        cell.offsets[place] = max(cell.offsets[place], boundary.next_offset)
-    return OutputPosition(*place, output.topic_id, cell.filled[place], cell.offsets[place])
-
-
-def note_commit(cell: Holding, base_offset: int, timestamp_ms: int) -> None:
-    commit, journal = cell.under_way, cell.journal
-    assert commit is not None
-    cell.proven_ms = max(cell.proven_ms, timestamp_ms)
-    records = cell.entries.count_under_way + len(cell.held_under_way) + len(cell.rows_under_way) + 1
-    cell.is_copy_sound = cell.is_copy_sound and base_offset == journal.next_offset
-    journal.next_offset, journal.commit = base_offset + records, commit
-    journal.changes = cell.entries.under_way
-    cell.entries.stored()
-    cell.under_way = None
-    journal.held, cell.held_under_way = cell.held_under_way, []
-    journal.rows, cell.rows_under_way = cell.rows_under_way, []
-    cell.send_from_commit(journal.held, cell.to_tell)
-    cell.to_tell = {}
+def note_commit(holding: Holding, base_offset: int, timestamp_ms: int) -> None:
+    holding.deadlines.prove(timestamp_ms)
+    holding.journal.stored(base_offset, holding.commits.records_under_way)
+    journal = holding.journal.content
+    told = holding.commits.stored(journal)
+    holding.send_from_commit(journal.held, told)
 
 
 # --- ends
 
 
-def _goodbye(cell: Holding) -> Goodbye:
-    ended = cell.holder.run if cell.is_at_the_end else None
-    return Goodbye(nonce=cell.holder.nonce, ended=ended, why=cell.stopped_by[:MOST_WHY])
-
-
-def say_goodbye(cell: Holding) -> None:
+def say_goodbye(holding: Holding) -> None:
     """By itself: nothing is left to commit."""
-    cell.append([_goodbye(cell)], cell.now.wall_ms)
+    holding.journal.append([holding.leaving.goodbye], holding.context.now.wall_ms)
 
 
-def leave(cell: Holding, base_offset: int, timestamp_ms: int) -> None:
-    if cell.under_way is not None:
-        note_commit(cell, base_offset, timestamp_ms)
-    cell.is_copy_sound = False  # goodbye stands behind it
-    cell.ended(Ended(End.STOPPED, cell.stopped_by) if cell.stopped_by else Ended(End.LEFT, ""))
+def leave(holding: Holding, base_offset: int, timestamp_ms: int) -> None:
+    if holding.commits.under_way is not None:
+        note_commit(holding, base_offset, timestamp_ms)
+    holding.journal.end()
+    holding.context.ask(holding.leaving.ended)
 
 
-def drop(cell: Holding, *about: object) -> None:
+def drop(holding: Holding, *about: object) -> None:
     """Another life begins with what stands in the journal."""
-    cell.ended(Ended(End.AGAIN, cell.why))
+    holding.context.ask(Ended(End.AGAIN, holding.why))
 
 
-def stop(cell: Holding, *about: object) -> None:
-    cell.ended(Ended(End.STOPPED, cell.why))
+def stop(holding: Holding, *about: object) -> None:
+    holding.context.ask(Ended(End.STOPPED, holding.why))

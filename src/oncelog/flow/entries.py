@@ -105,7 +105,7 @@ class Entries(Mapping[bytes, bytes]):
             self.committed.update(last.over(before).rows())
             self.behind.clear()
 
-    @property
     def count_committed(self) -> int:
+        """After what came as columns is put in place: a key may stand there already."""
         self._put_in_place()
         return len(self.committed)

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import inspect
 
+from oncelog.flow.cell_context import HOUR_MS
 from oncelog.flow.codecs import info_of, text
-from oncelog.flow.holding import HOUR_MS
 from oncelog.flow.messages import HourRows, Records, Unworkable
 from oncelog.flow.scope import Scope
 from oncelog.flow.stepping import Trail

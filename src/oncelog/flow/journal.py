@@ -61,7 +61,7 @@ class Journal:
             if batch.base_offset >= self.next_offset and (up_to is None or batch.base_offset < up_to)
         ]
         entries = [self._entries(batch) for batch in due]
-        self._learn_the_writers(entries)
+        self.learn_the_writers(entries)
         has_joined = True
         for batch, found in zip(due, entries, strict=True):
             is_whole = len(batch.keys) == batch.last_offset - batch.base_offset + 1
@@ -80,7 +80,7 @@ class Journal:
             if key is not None and value is not None and key[:1] != STATE
         ]
 
-    def _learn_the_writers(self, entries: list[list[Entry]]) -> None:
+    def learn_the_writers(self, entries: list[list[Entry]]) -> None:
         every = [each for found in entries for each in found]
         for entry in every:
             if isinstance(entry, Claim) and self.claim is None:
@@ -106,12 +106,17 @@ class Journal:
             if isinstance(entry, TakeOver):
                 self.take_over, self.is_left, self.why_left = entry, False, ""
             elif isinstance(entry, Commit):
-                self.commit, self.changes = entry, changes
-                self.held = [each for each in entries if isinstance(each, Held) and each.number == entry.number]
-                self.rows = [each for each in entries if isinstance(each, PlannedRows) and each.number == entry.number]
+                held = [each for each in entries if isinstance(each, Held) and each.number == entry.number]
+                rows = [each for each in entries if isinstance(each, PlannedRows) and each.number == entry.number]
+                self.committed(entry, changes, held, rows)
             elif isinstance(entry, Goodbye):
                 self.is_left, self.why_left = True, entry.why
         apply(changes, self.state)
+
+    def committed(
+        self, commit: Commit, changes: dict[bytes, bytes | None], held: list[Held], rows: list[PlannedRows]
+    ) -> None:
+        self.commit, self.changes, self.held, self.rows = commit, changes, held, rows
 
     def admits(self, fence: Fence) -> bool:
         return fence >= self.fence

@@ -41,6 +41,12 @@ class Source:
         if self.waits_since_ms is None and self.seen_to > self.planned_to:
             self.waits_since_ms = now.monotonic_ms
 
+    def see_unfetched(self, end_offset: int, now: Now) -> None:
+        """So far it goes, though not all of it was fetched."""
+        if self.input.is_table and self.load_to is None and end_offset >= 0:
+            self.load_to = end_offset
+        self.see(end_offset, now)
+
     def plan_to(self, end_offset: int, now: Now) -> None:
         self.planned_to = max(self.planned_to, end_offset)
         self.waits_since_ms = now.monotonic_ms if self.seen_to > self.planned_to else None

@@ -9,14 +9,12 @@ cannot happen, and an action may find that something else has happened by what i
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from oncelog.flow import actions as do
+from oncelog.flow.holding import Holding
 from oncelog.flow.states import Event as On
 from oncelog.flow.states import State
-
-if TYPE_CHECKING:
-    from oncelog.flow.holding import Holding
 
 Row = tuple[Callable[..., On | None], State]
 
@@ -63,7 +61,7 @@ TABLE: Final[Mapping[State, Mapping[On, Row]]] = {
     },
     State.WORKING: {
         On.STORED: (do.note_commit, State.WORKING),
-        On.COMMIT_DUE: (do.nothing, State.DRAINING),
+        On.COMMIT_DUE: (do.finish_files, State.DRAINING),
         **FAILS,
     },
     State.DRAINING: {
@@ -86,10 +84,10 @@ TABLE: Final[Mapping[State, Mapping[On, Row]]] = {
 }
 
 
-def happen(cell: "Holding", event: On, *about: object) -> None:
+def happen(holding: Holding, event: On, *about: object) -> None:
     """Does what the table says, and what follows from it. To what has ended nothing happens any more."""
     follows: On | None = event
-    while follows is not None and cell.state is not State.ENDED:
-        action, cell.state = TABLE[cell.state][follows]
-        follows = action(cell, *about)
+    while follows is not None and holding.state is not State.ENDED:
+        action, holding.state = TABLE[holding.state][follows]
+        follows = action(holding, *about)
         about = ()

@@ -12,10 +12,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from oncelog.flow.cell_context import HOUR_MS
+from oncelog.flow.cell_files import file_name
 from oncelog.flow.folding import ByPlace, Fold, add
 from oncelog.flow.formats import ERROR, Claim, Commit, Held, InputPosition, OutputPosition, PlannedRows, Range
 from oncelog.flow.held import outputs_of
-from oncelog.flow.holding import HOUR_MS, file_name
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import JournalBatch, Records, Row, Unworkable
 from oncelog.flow.part_running import PartWork

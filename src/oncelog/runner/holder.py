@@ -10,9 +10,9 @@ from uuid import uuid4
 from oncelog.client.door import Tasks
 from oncelog.clock import monotonic_s
 from oncelog.flow.cell import Cell
+from oncelog.flow.cell_context import Encode
 from oncelog.flow.description import Holder, Limits, Stage
 from oncelog.flow.formats import Commit, Tenancy
-from oncelog.flow.holding import Encode
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import End, Ended
 from oncelog.flow.part_running import PartWork
@@ -107,7 +107,7 @@ class CellHolder:
 
     @property
     def state_entries(self) -> int:
-        return 0 if self._cell is None else self._cell.entries.count_committed
+        return 0 if self._cell is None else self._cell.count_entries()
 
     def high_watermark(self, index: int) -> int:
         """Of an input, as far as it is known; -1."""

@@ -39,7 +39,6 @@ from oncelog.flow.messages import (
 )
 from oncelog.flow.part_running import takes_columns
 from oncelog.flow.parts import Part
-from oncelog.flow.states import State
 from oncelog.records.build import build_batch
 from oncelog.runner.cluster import Cluster, journal_batches
 from oncelog.runner.damaged import Trouble
@@ -475,14 +474,14 @@ class Life:
             end is not None and each is not None and each >= end
             for each, end in zip(self._asked, self._ends, strict=True)
         ]
-        is_idle = cell.state is State.WORKING and cell.under_way is None and not cell.plan_left
-        if all(asked) and is_idle and not cell.wants_to_leave and not cell.is_time_to_be_told:
+        if all(asked) and cell.is_idle and not cell.wants_to_leave:
             self.leave(is_at_the_end=True)
 
     def _give_up(self, why: str) -> None:
         """As `fail`, but what was read before is committed, and goodbye is said."""
-        self.cell.stopped_by = f"{self._stage.title}: {why}"
-        self.leave()
+        if not self.is_over:
+            self.cell.stop(f"{self._stage.title}: {why}", self._now())
+            self.wake()
 
 
 _WAITED_FOR: Final[Mapping[type, Callable[[Life, Any], Coroutine[Any, Any, None]]]] = {

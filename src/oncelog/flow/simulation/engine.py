@@ -95,8 +95,8 @@ class Engine:
         self.lives += 1
         duty = self.duty
         holder = Holder(f"{self.number}.{self.lives}", self.tenancy, duty.code, self.yields_until_ms)
-        work = PartWork(duty.part, duty.stage.cell)
-        self.cell = Cell(duty.stage, work, holder, LIMITS, self.world.now, random=lambda: 0.5, encode=header_only)
+        self.work = PartWork(duty.part, duty.stage.cell)
+        self.cell = Cell(duty.stage, self.work, holder, LIMITS, self.world.now, random=lambda: 0.5, encode=header_only)
         self.inbox: deque[Callable[[], None]] = deque()
         self.to_do: deque[Any] = deque()
         self.connected: set[Place] = set()
@@ -154,12 +154,8 @@ class Engine:
     @property
     def is_in_time(self) -> bool:
         """Nothing is left to do by the time that it is."""
-        cell = self.cell
-        if cell.plan_left:
-            return False
-        found = zip(self.duty.inputs, cell.sources, cell.work.marks, strict=True)
-        marks = [max(mark_ms, self._mark_ms(place, source)) for place, source, mark_ms in found]
-        return cell.due_by_time_ms > min(marks)
+        found = zip(self.duty.inputs, self.cell.sources, self.work.marks, strict=True)
+        return not self.cell.is_due_at(max(mark_ms, self._mark_ms(place, source)) for place, source, mark_ms in found)
 
     def _mark_ms(self, place: Place, source: Source) -> int:
         world = self.world

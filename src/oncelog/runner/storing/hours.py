@@ -3,8 +3,8 @@ The first process that notices writes it; records that are late come in files of
 
 from typing import Final
 
+from oncelog.flow.cell_context import HOUR_MS
 from oncelog.flow.filing import SUCCESS, folder_of, hour_of
-from oncelog.flow.holding import HOUR_MS
 from oncelog.runner.storing.place import FilePlace, Unreachable, told
 
 MOST_EMPTY: Final = 24  # hours that get one too, though no record came: the newest
