@@ -19,7 +19,7 @@ from oncelog.cluster.tree_socket import SocketTree
 from oncelog.cluster.worker import Worker
 from oncelog.cluster.workers import SHARED, Workers
 from oncelog.log.disk import RealDisk
-from oncelog.security.documents import Change, Kind
+from oncelog.security.documents import Change, Document, Kind
 from oncelog.server.broker import Broker
 from oncelog.server.running import Serving, is_started, run_loop
 from oncelog.server.service import Service
@@ -327,14 +327,14 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def change_users_at(where: str, change: Change) -> None:
-    """Of a cluster, whether its brokers are up or not. How to reach ZooKeeper the environment may say. Raises
-    SettingsError, TreeError, and what `change` raises."""
+def change_users_at(where: str, change: Change) -> Document:
+    """What they are afterwards. Of a cluster, whether its brokers are up or not. How to reach ZooKeeper the environment
+    may say. Raises SettingsError, TreeError, and what `change` raises."""
     settings = read_settings({}, environ=os.environ)
 
-    async def run() -> None:
+    async def run() -> Document:
         tree = _tree(settings, where, SystemClock())
         async with in_session(tree, START_TIMEOUT_S):
-            await change_in_tree(tree, Kind.USERS, change)
+            return await change_in_tree(tree, Kind.USERS, change)
 
-    run_loop(run())
+    return run_loop(run())

@@ -185,18 +185,11 @@ def _stored(data: Path | None, where: str | None) -> dict[str, dict[str, int]]:
 
     if data is not None and not any((data / each).exists() for each in (META_FILE, TREE_FOLDER)):
         raise failure(f"{data} is no server's data folder: `oncelog users add NAME --data {data}` makes one")
-    seen: list[Document] = []
-
-    def look(document: "Document") -> "Document":
-        seen.append(document)
-        return document
-
-    _change_stored(data, where, lambda: look)
-    users = Users(seen[-1], b"")
+    users = Users(_change_stored(data, where, lambda: lambda document: document), b"")
     return {name: users.mechanisms(name) for name in users.names}
 
 
-def _change_stored(data: Path | None, where: str | None, change: "Callable[[], Change]") -> None:
+def _change_stored(data: Path | None, where: str | None, change: "Callable[[], Change]") -> "Document":
     from oncelog.cluster.file import DamagedFolder, UnfitFolder
     from oncelog.cluster.folder_lock import FolderInUse
     from oncelog.cluster.tree import TreeError
@@ -212,11 +205,10 @@ def _change_stored(data: Path | None, where: str | None, change: "Callable[[], C
             from oncelog.cluster.stored_documents import change_in_folder
             from oncelog.security.documents import Kind
 
-            change_in_folder(str(data), Kind.USERS, change())
-        else:
-            from oncelog.embedded import change_users_at
+            return change_in_folder(str(data), Kind.USERS, change())
+        from oncelog.embedded import change_users_at
 
-            change_users_at(where, change())
+        return change_users_at(where, change())
     except KafkaError as refusal:
         raise failure(refusal.message or refusal.code.name) from refusal
     except (FolderInUse, DamagedFolder, UnfitFolder, LogError, SettingsError, TooMuch, TreeError) as refusal:

@@ -5,22 +5,23 @@ import signal
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from oncelog.server.broker import Broker, bracketed
 from oncelog.server.interpreter import keep_pauses_short
 from oncelog.server.process import raise_open_files_limit
 from oncelog.settings import parse_address
 
+T = TypeVar("T")
 
-def run_loop(main: Coroutine[Any, Any, None]) -> None:
+
+def run_loop(main: Coroutine[Any, Any, T]) -> T:
     """On uvloop where there is one."""
     try:
         import uvloop
     except ImportError:
-        asyncio.run(main)
-    else:
-        uvloop.run(main)
+        return asyncio.run(main)
+    return uvloop.run(main)
 
 
 Beside = Callable[[Broker], AbstractAsyncContextManager[str]]  # what it yields is for people
