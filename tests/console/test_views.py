@@ -47,7 +47,7 @@ def test_topics_have_pages_and_are_found_by_any_part_of_their_names(shown: Shown
 async def test_of_very_many_names_some_are_looked_at_and_internal_ones_come_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(query, "MOST_NAMES", 10)
+    monkeypatch.setattr(query, "MOST_SEARCHED", 10)
     names = ["__a", "a", *(f"b{number}" for number in range(8)), "c"]
     found, about = await query.page_of(TURNS, reversed(names[:10]), query.Query({}), may=bool)
     assert found == [*names[1:10], "__a"]

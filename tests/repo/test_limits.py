@@ -13,7 +13,7 @@ from oncelog.server import access, connection, fetch_sessions, memory, tokens, t
 from oncelog.server.bodies import MOST_UNFOLDED_BYTES
 from oncelog.server.call import ANSWER_BYTES
 from oncelog.server.groups import coordinator, store
-from oncelog.server.groups.consumer.members import MOST_NAMES, PATTERN_NAMES
+from oncelog.server.groups.consumer.members import MOST_SUBSCRIBED, PATTERN_NAMES
 from oncelog.server.groups.consumer.values import MOST_MOVED
 from oncelog.server.names import MOST_ID_CHARACTERS
 from oncelog.server.settings import Settings
@@ -58,7 +58,7 @@ VALUES = {
     "members of a group, and ids handed out": f"{SETTINGS.group_max_size:,}",
     "members of a group of KIP-848": f"{SETTINGS.group_consumer_max_size:,}",
     "names of topics that the members of a group of KIP-848 are subscribed to; what all say alike counts once, a "
-    f"pattern as what it finds and as no fewer than {PATTERN_NAMES:,}": f"{MOST_NAMES:,}",
+    f"pattern as what it finds and as no fewer than {PATTERN_NAMES:,}": f"{MOST_SUBSCRIBED:,}",
     "fetch sessions, of all readers": (
         f"{SETTINGS.max_incremental_fetch_session_cache_slots:,}, of {fetch_sessions.MOST_PARTITIONS:,} partitions"
     ),

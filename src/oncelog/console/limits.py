@@ -8,7 +8,7 @@ from oncelog.server.turns import Turns
 T = TypeVar("T")
 
 MOST_ROWS: Final = 100  # of a table; the rest is on its next pages
-MOST_NAMES: Final = 20_000  # of topics or groups that a search looks at
+MOST_SEARCHED: Final = 20_000  # of topics or groups that a search looks at
 MOST_SUMMED: Final = 5_000  # partitions, or committed offsets, that a request adds up
 MOST_PRODUCERS: Final = 200
 MOST_RING_PLACES: Final = 180  # of the picture

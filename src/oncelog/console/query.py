@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any
 
 from oncelog.console.errors import Refused, not_found
-from oncelog.console.limits import MOST_NAMES, MOST_ROWS, in_turns
+from oncelog.console.limits import MOST_ROWS, MOST_SEARCHED, in_turns
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server.access import EVERY_RIGHT, Rights
 from oncelog.server.broker import Broker
@@ -95,9 +95,11 @@ async def page_of(
 ) -> tuple[list[str], dict[str, Any]]:
     """The names on the page that is asked for, of those that may be seen, and what is to be told about it."""
     wanted = query.text("search").casefold()
-    looked_at = list(islice(names, MOST_NAMES + 1))
-    is_cut = len(looked_at) > MOST_NAMES
-    found = [each async for each in in_turns(turns, looked_at[:MOST_NAMES]) if wanted in each.casefold() and may(each)]
+    looked_at = list(islice(names, MOST_SEARCHED + 1))
+    is_cut = len(looked_at) > MOST_SEARCHED
+    found = [
+        each async for each in in_turns(turns, looked_at[:MOST_SEARCHED]) if wanted in each.casefold() and may(each)
+    ]
     found.sort()
     found.sort(key=lambda name: name.startswith("__"))  # internal ones come last
     start = query.page_start(len(found), page)

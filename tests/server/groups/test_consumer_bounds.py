@@ -153,7 +153,7 @@ def test_what_a_pattern_finds_among_many_topics_is_work_for_a_thread(house: Hous
 def test_the_names_that_a_group_reads_have_a_bound_and_what_is_said_alike_counts_once(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(place_sharing, "MOST_NAMES", 10)
+    monkeypatch.setattr(place_sharing, "MOST_SUBSCRIBED", 10)
     names = ("t", *(f"topic-{number}" for number in range(5)))
     for member in "abc":
         joined = beat(house, member, topics=names)
@@ -175,7 +175,7 @@ def test_the_names_that_a_group_reads_have_a_bound_and_what_is_said_alike_counts
 def test_a_pattern_counts_as_many_names_since_it_may_find_more_later(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(place_sharing, "MOST_NAMES", 2 * PATTERN_NAMES)
+    monkeypatch.setattr(place_sharing, "MOST_SUBSCRIBED", 2 * PATTERN_NAMES)
     for member in "abc":
         beat(house, member, topics=(), pattern="t.*")
     beat(house, "d", topics=(), pattern="u.*")
@@ -189,7 +189,7 @@ def test_a_group_that_has_more_names_goes_on_and_only_more_are_refused(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joined = beat(house, "a", topics=("t", *map(str, range(9))))
-    monkeypatch.setattr(place_sharing, "MOST_NAMES", 5)
+    monkeypatch.setattr(place_sharing, "MOST_SUBSCRIBED", 5)
     joined = beat(house, "a", joined.epoch, topics=("t", *map(str, range(8))))
     with pytest.raises(KafkaError):
         beat(house, "a", joined.epoch, topics=("t", *map(str, range(9))))

@@ -59,7 +59,7 @@ def test_an_unreadable_subscription_is_refused(damaged: bytes) -> None:
 
 
 def test_no_more_is_looked_at_than_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "MOST_NAMES", 2)
+    monkeypatch.setattr(embedded, "MOST_LISTED", 2)
     monkeypatch.setattr(embedded, "MOST_PARTITIONS", 3)
     read_subscription(subscription(["a", "b"], [("a", 0), ("b", 0), ("b", 1)]))
     for much in (subscription(["a", "b", "c"]), subscription([], [("a", 0), ("a", 1), ("b", 0), ("b", 1)])):

@@ -43,7 +43,7 @@ def test_an_unreadable_subscription_is_not_guessed_at(damaged: bytes) -> None:
 
 
 def test_no_more_names_are_looked_at_than_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.server.groups.subscription.MOST_NAMES", 3)
+    monkeypatch.setattr("oncelog.server.groups.subscription.MOST_LOOKED_AT", 3)
     same = [subscription("a", "b")] * 10
     assert subscribed_topics("consumer", same) == frozenset("ab"), "what all say is looked at once"
     assert subscribed_topics("consumer", [*same, subscription("c")]) == frozenset("abc")

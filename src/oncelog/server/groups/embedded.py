@@ -11,7 +11,7 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-MOST_NAMES = 10_000
+MOST_LISTED = 10_000
 MOST_PARTITIONS = 10_000
 
 _int16 = struct.Struct(">h")
@@ -70,7 +70,7 @@ def _subscription(reader: "_Reader") -> Subscription:
     version = reader.int16()
     if version < 0:
         raise Malformed(f"version {version}")
-    topics = tuple(reader.text() for _ in range(reader.count(MOST_NAMES)))
+    topics = tuple(reader.text() for _ in range(reader.count(MOST_LISTED)))
     reader.skip_bytes()
     has = reader.partitions() if version >= 1 else {}
     if version >= 2:
@@ -118,7 +118,7 @@ class _Reader:
     def partitions(self) -> Partitions:
         found: dict[str, tuple[int, ...]] = {}
         left = MOST_PARTITIONS
-        for _ in range(self.count(MOST_NAMES)):
+        for _ in range(self.count(MOST_LISTED)):
             topic, size = self.text(), self.count(left)
             left -= size
             found[topic] = struct.unpack(f">{size}i", self._take(size * _int32.size))

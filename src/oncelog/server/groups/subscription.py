@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from oncelog.server.topic_rules import MAX_NAME_CHARS
 
 CONSUMER_PROTOCOL = "consumer"
-MOST_NAMES = 50_000  # are looked at, in 15 ms; the members of one group can send a hundred million
+MOST_LOOKED_AT = 50_000  # are looked at, in 15 ms; the members of one group can send a hundred million
 
 _int16 = struct.Struct(">h")
 _int32 = struct.Struct(">i")
@@ -18,7 +18,7 @@ def subscribed_topics(protocol_type: str | None, metadatas: Iterable[bytes]) -> 
     if protocol_type != CONSUMER_PROTOCOL:
         return None
     topics: set[str] = set()
-    left, last = MOST_NAMES, None
+    left, last = MOST_LOOKED_AT, None
     try:
         for metadata in metadatas:
             if metadata == last:

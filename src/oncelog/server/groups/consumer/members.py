@@ -31,7 +31,8 @@ from oncelog.server.groups.consumer.values import (
 from oncelog.server.groups.messages import MEMBER_BYTES
 
 PLACE_BYTES = 200  # of memory, with what it is to have and what it has
-MOST_NAMES: Final = 20_000  # of topics that a group reads: all are looked at when one of them may have come or gone
+# Names of topics that a group reads: all are looked at when one of them may have come or gone.
+MOST_SUBSCRIBED: Final = 20_000
 PATTERN_NAMES: Final = 1_000  # a pattern counts as no fewer: it may find more, later
 
 
@@ -109,7 +110,7 @@ class Members:
 
     @property
     def names(self) -> int:
-        """Of topics, that are to be looked at: `MOST_NAMES`."""
+        """Of topics, that are to be looked at: `MOST_SUBSCRIBED`."""
         found = sum([max(len(each.topics), PATTERN_NAMES) for each in self.patterns.values()])
         return sum(map(len, self._subscriptions)) + found
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from oncelog.clock import Now
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.consumer.assignors import ASSIGNORS, Subscriber
-from oncelog.server.groups.consumer.members import MOST_NAMES, Members
+from oncelog.server.groups.consumer.members import MOST_SUBSCRIBED, Members
 from oncelog.server.groups.consumer.reconciling import reconciled
 from oncelog.server.groups.consumer.sessions import Sessions
 from oncelog.server.groups.consumer.topics import KnownTopics, topics_hash
@@ -212,10 +212,11 @@ class Sharing:
             self._forget_pattern(before.pattern)
         if said.pattern is not None:
             is_bumped = self._resolve(said.pattern, topics, now) or is_bumped
-        if is_new and self.members.names > max(names, MOST_NAMES):
+        if is_new and self.members.names > max(names, MOST_SUBSCRIBED):
             raise KafkaError(
                 ErrorCode.invalid_request,
-                f"The members of group {self.group_id} may be subscribed to {MOST_NAMES:,} names of topics together.",
+                f"The members of group {self.group_id} may be subscribed to {MOST_SUBSCRIBED:,} names of topics "
+                "together.",
             )
         return is_bumped
 
