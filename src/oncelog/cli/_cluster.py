@@ -14,9 +14,10 @@ from oncelog.client.consumer.cluster_metadata import ClusterMetadata, TopicMetad
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.retry import Patience, until_heard
 from oncelog.client.types import TopicPartition
+from oncelog.slots import Place
 
+K = TypeVar("K")
 T = TypeVar("T")
-Place = tuple[str, int]
 PAUSE_S = 0.05
 
 
@@ -58,12 +59,12 @@ class Cluster:
                 raise failure(f"topic {name} has no partitions now: {words_of(topic.error) if topic.error else ''}")
             for index in indexes:
                 refuse_unless_there(name, len(topic.partitions), index)
-            places += [(name, index) for index in (dict.fromkeys(indexes) or sorted(topic.partitions))]
+            places += [Place(name, index) for index in (dict.fromkeys(indexes) or sorted(topic.partitions))]
         return places
 
     def leaders(self, places: Iterable[Place]) -> dict[Place, int]:
         known = self.metadata().topics
-        return {(topic, index): known[topic].partitions[index].leader for topic, index in places}
+        return {place: known[place.topic].partitions[place.partition].leader for place in places}
 
     def offsets(self, places: Iterable[Place], at: int) -> dict[Place, int]:
         """Offsets by timestamp; -1 is the end, -2 the beginning. -1 in the answer where no record is as late."""
@@ -71,7 +72,7 @@ class Cluster:
         if not wanted:
             return {}
         found = self.admin.list_offsets(wanted)
-        return {(each.topic, each.partition): outcome_of(future).offset for each, future in found.items()}
+        return {Place(each.topic, each.partition): outcome_of(future).offset for each, future in found.items()}
 
 
 def refuse_unless_there(topic: str, count: int, index: int) -> None:
@@ -96,20 +97,27 @@ def outcome_of(future: "Future[T]") -> T:
 
 
 def each_outcome(
-    futures: Mapping[str, "Future[T]"], passed_over: int | None = None, takes: Given | None = None
+    futures: Mapping[K, "Future[T]"],
+    passed_over: int | None = None,
+    takes: Given | None = None,
+    name_of: Callable[[K], str] = str,
 ) -> None:
     """Wait for all; then the first failure is raised, with the name that it belongs to."""
     failures = []
-    for name, future in futures.items():
+    for each, future in futures.items():
         try:
             future.result()
         except KafkaException as refusal:
             if refusal.error.code() != passed_over:
-                failures.append((name, refusal.error))
+                failures.append((name_of(each), refusal.error))
     if failures:
         name, error = failures[0]
         more = f" (and {len(failures) - 1} more failed)" if len(failures) > 1 else ""
         raise failure(f"{name}: {words_of(error, takes)}{more}")
+
+
+def partition_name(place: TopicPartition) -> str:
+    return f"{place.topic}-{place.partition}"
 
 
 def is_unsupported(error: KafkaError) -> bool:

@@ -13,12 +13,12 @@ from oncelog.cli._rules import Given, on_group
 from oncelog.client.consumer.message import Message
 from oncelog.client.errors import KafkaError
 from oncelog.client.types import TopicPartition
+from oncelog.slots import Place
 
 if TYPE_CHECKING:
     from oncelog.cli._records import Form, Renderer
     from oncelog.client.consumer.consumer import Consumer
 
-Place = tuple[str, int]
 
 # Records are taken in bulk, as many as make about this number of bytes, so that large ones do not fill the memory.
 TARGET_BYTES = 8 << 20
@@ -74,11 +74,11 @@ class ConsumeLoop:
         """As a member of the group. What was written counts as done, and nothing else."""
 
         def assigned(consumer: "Consumer", partitions: list[TopicPartition]) -> None:
-            self._places |= {(each.topic, each.partition) for each in partitions}
+            self._places |= {Place(each.topic, each.partition) for each in partitions}
             self._has_share = True
 
         def revoked(consumer: "Consumer", partitions: list[TopicPartition]) -> None:
-            gone = {(each.topic, each.partition) for each in partitions}
+            gone = {Place(each.topic, each.partition) for each in partitions}
             self._places -= gone
             self._has_share = False
             self._done -= gone
@@ -119,7 +119,7 @@ class ConsumeLoop:
         return bool(found)
 
     def _write_batch(self, batch: Any) -> None:
-        place = batch["topic"][0].as_py(), batch["partition"][0].as_py()
+        place = Place(batch["topic"][0].as_py(), batch["partition"][0].as_py())
         stop = self._limits.stops.get(place)
         if stop is not None:
             offsets = batch["offset"].to_numpy()
@@ -159,7 +159,7 @@ class ConsumeLoop:
         return len(data)
 
     def _is_wanted(self, record: Message) -> bool:
-        place = record.topic(), record.partition()
+        place = Place(record.topic(), record.partition())
         stop = self._limits.stops.get(place)
         if stop is None or record.offset() + 1 < stop:
             return True
@@ -179,9 +179,9 @@ class ConsumeLoop:
             self._consumer.store_offsets(offsets=mine)
 
     def _hear(self, error: KafkaError, at: Message) -> None:
-        place = at.topic(), at.partition()
+        place = Place(at.topic(), at.partition())
         if error.code() == KafkaError._PARTITION_EOF:
-            self._say(f"% Reached end of topic {place[0]} [{place[1]}] at offset {at.offset()}")
+            self._say(f"% Reached end of topic {place.topic} [{place.partition}] at offset {at.offset()}")
             if self._limits.ends_at_end or at.offset() >= self._limits.stops.get(place, at.offset() + 1):
                 self._done.add(place)
         elif error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:

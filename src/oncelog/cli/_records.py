@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from oncelog.client.types import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE
+from oncelog.slots import Place
 
 if TYPE_CHECKING:
     from oncelog.client.consumer.message import Message
@@ -149,7 +150,7 @@ def _each(parts: Sequence[Part]) -> Renderer:
 # --- kcat's JSON envelope
 
 
-def envelopes(delimiter: bytes, leaders: Mapping[tuple[str, int], int]) -> Renderer:
+def envelopes(delimiter: bytes, leaders: Mapping[Place, int]) -> Renderer:
     """One object a record. What is no UTF-8 becomes `\\udc80` to `\\udcff`, of which `produce -J` makes bytes again."""
     end = delimiter.decode("utf-8", "surrogateescape")
 
@@ -161,8 +162,8 @@ def envelopes(delimiter: bytes, leaders: Mapping[tuple[str, int], int]) -> Rende
     return render
 
 
-def _envelope(record: "Message", leaders: Mapping[tuple[str, int], int]) -> str:
-    topic, partition = record.topic(), record.partition()
+def _envelope(record: "Message", leaders: Mapping[Place, int]) -> str:
+    place = Place(record.topic(), record.partition())
     kind, timestamp_ms = record.timestamp()
     time = ""
     if kind != TIMESTAMP_NOT_AVAILABLE:
@@ -174,8 +175,8 @@ def _envelope(record: "Message", leaders: Mapping[tuple[str, int], int]) -> str:
         cells = ",".join(f"{encode_basestring(name)},{_text(value)}" for name, value in pairs)
         headers = f'"headers":[{cells}],'
     return (
-        f'{{"topic":{encode_basestring(topic)},"partition":{partition},"offset":{record.offset()},{time}'
-        f'"broker":{leaders.get((topic, partition), -1)},{headers}'
+        f'{{"topic":{encode_basestring(place.topic)},"partition":{place.partition},"offset":{record.offset()},{time}'
+        f'"broker":{leaders.get(place, -1)},{headers}'
         f'"key":{_text(record.key())},"payload":{_text(record.value())}}}'
     )
 

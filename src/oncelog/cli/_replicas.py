@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from oncelog.cli._cluster import Cluster, Place, each_outcome, opened
+from oncelog.cli._cluster import Cluster, each_outcome, opened, partition_name
 from oncelog.cli._endings import failure
 from oncelog.cli._options import Connecting
 from oncelog.cli._output import emit
@@ -16,6 +16,7 @@ from oncelog.cli._rules import on_cluster
 from oncelog.client.admin import ConfigResource, Move, Replicas, ResourceType
 from oncelog.client.types import TopicPartition
 from oncelog.clock import monotonic_s
+from oncelog.slots import Place
 
 MIN_IN_SYNC: Final = "min.insync.replicas"
 LOOK_S: Final = 0.2
@@ -158,9 +159,7 @@ def alter(cluster: Cluster, targets: Mapping[Place, Sequence[int] | None]) -> No
     futures = cluster.admin.alter_partition_reassignments(
         {TopicPartition(*place): target for place, target in targets.items()}
     )
-    each_outcome(
-        {f"{each.topic}-{each.partition}": future for each, future in futures.items()}, takes=on_cluster("Alter")
-    )
+    each_outcome(futures, takes=on_cluster("Alter"), name_of=partition_name)
 
 
 def refuse_while_moving(found: Seen) -> None:

@@ -7,8 +7,9 @@ from enum import Enum
 
 import click
 
-from oncelog.cli._cluster import Cluster, Place
+from oncelog.cli._cluster import Cluster
 from oncelog.cli._endings import failure
+from oncelog.slots import Place
 
 BEGINNING_TIME, END_TIME = -2, -1
 EXPECTED = "expected beginning, end, stored, an offset, -N (N before the end), s@MS or e@MS"
@@ -85,10 +86,10 @@ def starts(cluster: Cluster, places: list[Place], spot: Spot) -> dict[Place, int
     firsts = cluster.offsets(places, BEGINNING_TIME)
     if spot.where is Where.BEFORE_END:
         return {place: max(firsts[place], end - spot.number) for place, end in ends.items()}
-    for topic, index in places:
-        first, end = firsts[topic, index], ends[topic, index]
+    for place in places:
+        first, end = firsts[place], ends[place]
         if not first <= spot.number <= end:
-            raise failure(f"{topic} [{index}] has the offsets {first} to {end}, not {spot.number}")
+            raise failure(f"{place.topic} [{place.partition}] has the offsets {first} to {end}, not {spot.number}")
     return dict.fromkeys(places, spot.number)
 
 

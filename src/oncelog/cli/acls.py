@@ -124,7 +124,7 @@ def add(to: Connecting, form: str, targets: Targets, operations: tuple[str, ...]
     with opened(to) as cluster:
         futures = cluster.admin.create_acls(list(dict.fromkeys(wanted)))
         try:
-            each_outcome({_said(each): future for each, future in futures.items()}, takes=on_cluster("Alter"))
+            each_outcome(futures, takes=on_cluster("Alter"), name_of=_said)
         finally:
             made = [each for each, future in futures.items() if future.done() and future.exception() is None]
             if made:

@@ -14,7 +14,8 @@ from oncelog.cli._parents import keep_up
 from oncelog.cli._rules import on_cluster
 
 if TYPE_CHECKING:
-    from oncelog.cli._cluster import Cluster, Place
+    from oncelog.cli._cluster import Cluster
+    from oncelog.slots import Place
 
 FIRST_PORT: Final = 9092
 
@@ -151,17 +152,16 @@ def elect(to: Connecting, form: str, names: tuple[str, ...], indexes: tuple[int,
 
     Brokers do it by themselves five minutes after that replica is back in sync (auto.leader.rebalance.enable).
     """
-    from oncelog.cli._cluster import each_outcome
+    from oncelog.cli._cluster import each_outcome, partition_name
     from oncelog.cli._replicas import opened_past_who_hangs
     from oncelog.client.types import TopicPartition
+    from oncelog.slots import Place
 
     with opened_past_who_hangs(to) as cluster:
         wanted = [TopicPartition(*place) for place in _places(cluster, names, indexes)]
         futures = cluster.admin.elect_leaders(wanted) if wanted else {}
-        each_outcome(
-            {f"{each.topic}-{each.partition}": future for each, future in futures.items()}, takes=on_cluster("Alter")
-        )
-        held = sorted((each.topic, each.partition) for each, future in futures.items() if future.result())
+        each_outcome(futures, takes=on_cluster("Alter"), name_of=partition_name)
+        held = sorted(Place(each.topic, each.partition) for each, future in futures.items() if future.result())
 
         def are_elected(now: Any) -> bool:
             known = (now.topics[topic].partitions[index] for topic, index in held if topic in now.topics)

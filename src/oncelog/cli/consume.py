@@ -11,10 +11,11 @@ from oncelog.cli._endings import ended_by_sigterm, speaks_to_brokers
 from oncelog.cli._options import CONSUMER, Connecting, connecting, partitions_option
 
 if TYPE_CHECKING:
-    from oncelog.cli._cluster import Cluster, Place
+    from oncelog.cli._cluster import Cluster
     from oncelog.cli._consume_loop import Limits
     from oncelog.cli._records import Form, Renderer
     from oncelog.cli._start_offsets import Range
+    from oncelog.slots import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ from oncelog.cli._output import emit
 from oncelog.cli._rules import on_group
 
 if TYPE_CHECKING:
-    from oncelog.cli._cluster import Cluster, Place
+    from oncelog.cli._cluster import Cluster
     from oncelog.client.admin import GroupDescription
     from oncelog.client.errors import KafkaException
     from oncelog.client.types import TopicPartition
+    from oncelog.slots import Place
 
 COLUMNS = ("group", "topic", "partition", "committed", "end", "lag", "member", "client", "host")
 names_argument = click.argument("names", metavar="GROUP...", nargs=-1, required=True)
@@ -108,12 +109,14 @@ def _no_group(cluster: "Cluster", name: str) -> click.ClickException:
 
 
 def _told(cluster: "Cluster", group: "GroupDescription") -> dict[str, Any]:
+    from oncelog.slots import Place
+
     committed = {place: each.offset for place, each in _committed(cluster, group.group_id).items()}
-    owners = {place: member for member in group.members for place in member.assignment}
+    owners = {Place(*place): member for member in group.members for place in member.assignment}
     known = cluster.metadata().topics
     # A partition without a commit is a line, too: what lies there is in no lag.
-    beside = {(topic, at) for topic, _ in (*committed, *owners) if topic in known for at in known[topic].partitions}
-    places = {*committed, *owners, *beside}
+    topics = {place.topic for place in (*committed, *owners)} & known.keys()
+    places = {*committed, *owners, *(Place(topic, at) for topic in topics for at in known[topic].partitions)}
     ends = _ends(cluster, places)
     partitions = []
     for place in sorted(places):
@@ -152,9 +155,10 @@ def _told(cluster: "Cluster", group: "GroupDescription") -> dict[str, Any]:
 
 def _committed(cluster: "Cluster", group: str) -> "dict[Place, TopicPartition]":
     from oncelog.client.admin import GroupOffsets
+    from oncelog.slots import Place
 
     found = cluster.admin.list_consumer_group_offsets([GroupOffsets(group)])[group].result()
-    return {(each.topic, each.partition): each for each in found.topic_partitions or () if each.offset >= 0}
+    return {Place(each.topic, each.partition): each for each in found.topic_partitions or () if each.offset >= 0}
 
 
 def _ends(cluster: "Cluster", places: "set[Place]") -> "dict[Place, int]":
@@ -162,7 +166,7 @@ def _ends(cluster: "Cluster", places: "set[Place]") -> "dict[Place, int]":
     from oncelog.cli._start_offsets import END_TIME
 
     known = cluster.metadata().topics
-    there = [(topic, index) for topic, index in places if topic in known and index in known[topic].partitions]
+    there = [each for each in places if each.topic in known and each.partition in known[each.topic].partitions]
     return cluster.offsets(there, END_TIME)
 
 

@@ -9,7 +9,8 @@ from oncelog.cli._options import Connecting, connecting, formatted, partitions_o
 from oncelog.cli._output import duration, emit
 
 if TYPE_CHECKING:
-    from oncelog.cli._cluster import Cluster, Place
+    from oncelog.cli._cluster import Cluster
+    from oncelog.slots import Place
 
 COLUMNS = ("partition", "pid", "generation", "last_sequence", "last_offset", "last_write", "lease_left")
 

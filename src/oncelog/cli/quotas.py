@@ -112,4 +112,4 @@ def _alter(to: Connecting, entity: "QuotaEntity", changes: dict[str, float | Non
 
     with opened(to) as cluster:
         futures = cluster.admin.alter_client_quotas({entity: changes})
-        each_outcome({str(each): future for each, future in futures.items()}, takes=on_cluster("AlterConfigs"))
+        each_outcome(futures, takes=on_cluster("AlterConfigs"))

@@ -92,9 +92,10 @@ def _without(row: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _partitions(cluster: "Cluster", names: tuple[str, ...]) -> list[dict[str, Any]]:
     from oncelog.cli._start_offsets import BEGINNING_TIME, END_TIME
+    from oncelog.slots import Place
 
     topics = cluster.topics(names)
-    led = [(name, index) for name in topics for index, each in topics[name].partitions.items() if each.leader >= 0]
+    led = [Place(name, index) for name in topics for index, each in topics[name].partitions.items() if each.leader >= 0]
     starts, ends = cluster.offsets(led, BEGINNING_TIME), cluster.offsets(led, END_TIME)
     return [
         {
@@ -103,8 +104,8 @@ def _partitions(cluster: "Cluster", names: tuple[str, ...]) -> list[dict[str, An
             "leader": each.leader if each.leader >= 0 else None,
             "replicas": each.replicas,
             "in_sync": each.isrs,
-            "start": starts.get((name, index)),
-            "end": ends.get((name, index)),
+            "start": starts.get(Place(name, index)),
+            "end": ends.get(Place(name, index)),
         }
         for name, topic in topics.items()
         for index, each in sorted(topic.partitions.items())
@@ -202,7 +203,7 @@ def alter(
         if changes:
             wanted = [ConfigResource(ResourceType.TOPIC, name, changes) for name in known]
             futures = cluster.admin.incremental_alter_configs(wanted)
-            each_outcome({each.name: future for each, future in futures.items()})
+            each_outcome(futures, name_of=lambda each: each.name)
         if partitions is not None:
             each_outcome(cluster.admin.create_partitions([NewPartitions(name, partitions) for name in known]))
             cluster.wait_until(lambda now: all(_is_ready(now.topics.get(name), partitions) for name in known))

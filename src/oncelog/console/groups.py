@@ -12,8 +12,7 @@ from oncelog.server.broker import Broker
 from oncelog.server.groups.consumer.members import Member as ConsumerMember
 from oncelog.server.groups.member import Member
 from oncelog.server.groups.store import AnyGroup
-
-Place = tuple[str, int]  # topic and partition
+from oncelog.slots import Place
 
 
 async def groups_view(broker: Broker, query: Query) -> dict[str, Any]:
@@ -77,7 +76,7 @@ def _row(group: AnyGroup) -> dict[str, Any]:
 
 def _places(broker: Broker, group: str) -> list[Place]:
     topics = broker.groups.committed_topics(group)
-    return [(topic, index) for topic, indexes in sorted(topics.items()) for index in indexes]
+    return [Place(topic, index) for topic, indexes in sorted(topics.items()) for index in indexes]
 
 
 def _lag(broker: Broker, group: str, place: Place) -> dict[str, Any] | None:
@@ -87,8 +86,8 @@ def _lag(broker: Broker, group: str, place: Place) -> dict[str, Any] | None:
     partition = broker.topics.open_partition(*place)
     end = partition.log.high_watermark if partition is not None else None
     return {
-        "topic": place[0],
-        "partition": place[1],
+        "topic": place.topic,
+        "partition": place.partition,
         "committed": exact(committed.offset),
         "end": None if end is None else exact(end),
         "lag": None if end is None else max(0, end - committed.offset),

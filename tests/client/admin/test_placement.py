@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.client.admin.placement import Place, spread, without
+from oncelog.client.admin.placement import spread, without
+from oncelog.slots import Place
 
 BROKERS = (1, 2, 3, 4, 5)
 placements = st.lists(st.permutations(BROKERS), max_size=40).flatmap(
@@ -54,7 +55,9 @@ def test_what_a_broker_has_goes_to_others_and_nothing_else_moves(placed: Placed,
 
 
 def test_a_new_broker_gets_replicas_and_leaders() -> None:
-    placed: Placed = {("t", index): (1 + index % 3, 1 + (index + 1) % 3, 1 + (index + 2) % 3) for index in range(12)}
+    placed: Placed = {
+        Place("t", index): (1 + index % 3, 1 + (index + 1) % 3, 1 + (index + 2) % 3) for index in range(12)
+    }
     after = changed(placed, spread(placed, (1, 2, 3, 4)))
     assert loads(after, (1, 2, 3, 4)) == [9, 9, 9, 9]
     assert Counter(replicas[0] for replicas in after.values()) == {1: 3, 2: 3, 3: 3, 4: 3}
@@ -62,4 +65,4 @@ def test_a_new_broker_gets_replicas_and_leaders() -> None:
 
 def test_there_must_be_another_broker_for_each_replica() -> None:
     with pytest.raises(ValueError, match="t-0 has 2 replicas, and there is no other broker for the one at 2: add a"):
-        without({("t", 0): (1, 2)}, 2, (1, 2))
+        without({Place("t", 0): (1, 2)}, 2, (1, 2))

@@ -37,6 +37,7 @@ from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.loop_thread import LoopThread
 from oncelog.client.properties import admin_settings
 from oncelog.client.types import NewPartitions, NewTopic, TopicPartition
+from oncelog.slots import Place
 
 T = TypeVar("T")
 Key = TypeVar("Key", bound=Hashable)
@@ -103,7 +104,7 @@ class Admin:
         timeouts = self._timeouts(request_timeout)
         return self._future(partial(cluster.describe_cluster, self._brokers, timeouts, include_fenced=include_fenced))
 
-    def describe_replicas(self, *, request_timeout: float = -1) -> "Future[dict[Partition, Replicas]]":
+    def describe_replicas(self, *, request_timeout: float = -1) -> "Future[dict[Place, Replicas]]":
         """Who has each partition, who leads it, and who is in sync."""
         return self._future(partial(cluster.describe_replicas, self._brokers, self._timeouts(request_timeout)))
 
@@ -133,7 +134,7 @@ class Admin:
 
         return self._by_partition(list(targets), ask, request_timeout)
 
-    def list_partition_reassignments(self, *, request_timeout: float = -1) -> "Future[dict[Partition, Move]]":
+    def list_partition_reassignments(self, *, request_timeout: float = -1) -> "Future[dict[Place, Move]]":
         """Partitions that are on their way to other brokers."""
         return self._future(
             partial(cluster.list_partition_reassignments, self._brokers, self._timeouts(request_timeout))

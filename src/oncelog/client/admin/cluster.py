@@ -11,6 +11,7 @@ from oncelog.client.groups.protocol import Partition
 from oncelog.client.net import offsets as net_offsets
 from oncelog.client.net.leaders import by_topic
 from oncelog.client.net.retry import Outcomes
+from oncelog.slots import Place
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -45,7 +46,7 @@ async def describe_cluster(
     )
 
 
-async def describe_replicas(brokers: "Brokers", timeouts: Timeouts) -> dict[Partition, Replicas]:
+async def describe_replicas(brokers: "Brokers", timeouts: Timeouts) -> dict[Place, Replicas]:
     """Of all partitions. Who is eligible is known where DescribeTopicPartitions is."""
     try:
         return await _replicas(brokers, timeouts)
@@ -54,14 +55,14 @@ async def describe_replicas(brokers: "Brokers", timeouts: Timeouts) -> dict[Part
             raise
     metadata = await brokers.refresh(None)
     return {
-        (name, index): Replicas(each.leader, each.leader_epoch, each.replicas, each.in_sync)
+        Place(name, index): Replicas(each.leader, each.leader_epoch, each.replicas, each.in_sync)
         for name, topic in metadata.topics.items()
         for index, each in topic.partitions.items()
     }
 
 
-async def _replicas(brokers: "Brokers", timeouts: Timeouts) -> dict[Partition, Replicas]:
-    found: dict[Partition, Replicas] = {}
+async def _replicas(brokers: "Brokers", timeouts: Timeouts) -> dict[Place, Replicas]:
+    found: dict[Place, Replicas] = {}
     cursor: Any = None
     while True:
 
@@ -74,7 +75,7 @@ async def _replicas(brokers: "Brokers", timeouts: Timeouts) -> dict[Partition, R
         answer = await brokers.request(None, "describe_topic_partitions", build, timeout_ms=timeouts.request_timeout_ms)
         for topic in answer.topics:
             for each in topic.partitions:
-                found[str(topic.name), int(each.partition_index)] = Replicas(
+                found[Place(str(topic.name), int(each.partition_index))] = Replicas(
                     int(each.leader_id),
                     int(each.leader_epoch),
                     tuple(map(int, each.replica_nodes)),
@@ -177,14 +178,14 @@ async def alter_partition_reassignments(
     return await timeouts.ask(targets, once, done_already=KafkaError.NO_REASSIGNMENT_IN_PROGRESS)
 
 
-async def list_partition_reassignments(brokers: "Brokers", timeouts: Timeouts) -> dict[Partition, Move]:
+async def list_partition_reassignments(brokers: "Brokers", timeouts: Timeouts) -> dict[Place, Move]:
     def build(spoken: Any) -> Any:
         return spoken.new("ListPartitionReassignmentsRequest", timeout=timeouts.operation_timeout, topics=None)
 
     answer = await timeouts.ask_controller(brokers, "list_partition_reassignments", build)
     _refuse(answer)
     return {
-        (str(topic.name), int(each.partition_index)): Move(
+        Place(str(topic.name), int(each.partition_index)): Move(
             tuple(map(int, each.adding_replicas)), tuple(map(int, each.removing_replicas))
         )
         for topic in answer.topics

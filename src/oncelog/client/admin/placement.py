@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-Place = tuple[str, int]
+from oncelog.slots import Place
+
 Placed = Mapping[Place, Sequence[int]]  # the preferred leader first
 
 
