@@ -76,20 +76,20 @@ def test_what_is_due_while_a_producer_starts_waits_until_it_sends(tmp_path: Path
     targets = frozenset({Target.PRODUCER, Target.SERVER})
     options = Options(messages=CONFIRMED, targets=targets, every=50, seed=seed)
     experiment = Experiment(options, tmp_path, Guard(), Kafka("nobody:1"), cast(Any, server), lambda progress: None)
-    experiment._moved_s = monotonic_s()
-    experiment._drive(cast(Any, proxy), cast(Any, producer))
+    experiment.moved_s = monotonic_s()
+    experiment.drive(cast(Any, proxy), cast(Any, producer))
     assert len(producer.killed_when_it_had_told) == producer.lives - 1 > 1
     assert server.killed_when_something_was_sent
     assert all(producer.killed_when_it_had_told), "a life that had sent nothing was killed"
     assert all(server.killed_when_something_was_sent), "the server was killed when nobody sent"
-    assert all(each.hit_work for each in experiment._killed)
+    assert all(each.hit_work for each in experiment.killed)
 
 
 def test_of_a_run_by_the_clock_only_what_it_came_to_counts_as_planned(tmp_path: Path) -> None:
     targets = frozenset({Target.RESPONSES, Target.DRIVER})
     options = Options(messages=1_000_000, targets=targets, every=50, seconds=60)
     experiment = Experiment(options, tmp_path, Guard(), Kafka("nobody:1"), None, lambda progress: None)
-    experiment._progress.confirmed, experiment._progress.written = 2_000, 1_000
-    planned = experiment._planned_until_now()
+    experiment.progress.confirmed, experiment.progress.written = 2_000, 1_000
+    planned = experiment.planned_until_now()
     assert [each for each in planned if each.target is Target.RESPONSES][-1].at in range(1_800, 2_001)
     assert [each for each in planned if each.target is Target.DRIVER][-1].at in range(800, 1_001)

@@ -50,7 +50,7 @@ def test_a_lease_that_is_over_is_remembered_and_no_longer_alive(oncelog: Oncelog
     oncelog("produce", "-t", topic, "-p", "1", stdin=b"a\n")
     partition = server.broker.topics.partition(topic, 1)
     assert partition is not None
-    entries = partition.log.producers._leased.entries
+    entries = partition.log.producers.leased.entries
 
     def a_day_later() -> None:
         entries.seen_ms[0] -= DAY_MS

@@ -76,7 +76,7 @@ def test_a_port_that_is_taken_is_told_before_anything_starts(tmp_path: Path) -> 
 
 def test_the_page_can_be_at_an_address_of_ip_version_6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which not every machine has."""
-    monkeypatch.setattr("oncelog.cli._chaos_page._free_port", lambda host, port: 8080 if host == "::1" else 0)
+    monkeypatch.setattr("oncelog.cli._chaos_page.free_port", lambda host, port: 8080 if host == "::1" else 0)
     assert Page("[::1]:0", tmp_path).address == "[::1]:8080"
 
 

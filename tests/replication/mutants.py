@@ -259,13 +259,13 @@ def _duplicates_at_once(before: Any) -> Any:
 MUTANTS: Final = (
     Mutant("watermark over the proposed set only", ((Leader, "high_watermark", _over_the_proposed_set_only),)),
     Mutant("watermark below min.insync.replicas", ((Leader, "high_watermark", _below_min_in_sync),), ROUGH),
-    Mutant("grown at any end", ((Leader, "_is_in", _without_any_end),), ROUGH, since=200),
+    Mutant("grown at any end", ((Leader, "is_in", _without_any_end),), ROUGH, since=200),
     Mutant("no check of the last epoch", ((following, "refusal", _without_a_check_of_the_epoch),)),
     Mutant("cut to the watermark", ((PartitionLog, "follow_epoch", _cut_to_the_watermark),)),
     Mutant("no epochs of brokers", ((Tree, "set", _without_broker_epochs),), POWER, since=200),
     Mutant("unconditional write", ((Tree, "set", _unconditionally),)),
     Mutant("unclean broker kept", ((Replica, "__init__", _as_if_clean),)),
-    Mutant("phantom epoch", ((PartitionLog, "_open_epoch", _with_a_phantom_epoch),)),
+    Mutant("phantom epoch", ((PartitionLog, "open_epoch", _with_a_phantom_epoch),)),
     Mutant(
         "epochs kept that hold nothing",
         ((LeaderEpochs, "follow_from", _epochs_kept),),
@@ -287,10 +287,10 @@ MUTANTS: Final = (
     Mutant("blocks dated at sight", ((GrantHistory, "read", _dated_at_sight),), LEASES),
     Mutant("pids taken unconditionally", ((Tree, "take_pids", _whoever_was_faster),), LEASES),
     Mutant("fence answered above the watermark", ((Appender, "fence", _fences_at_once),), ROUGH),
-    Mutant("duplicate answered above the watermark", ((Appender, "_stage_replay", _duplicates_at_once),), EAGER),
+    Mutant("duplicate answered above the watermark", ((Appender, "stage_replay", _duplicates_at_once),), EAGER),
     Mutant("moved before all are in sync", ((Leadership, "is_moved", _moved_at_once),), MOVING),
     Mutant(
-        "led on where a replica is dropped", ((leadership, "_only", _led_on_without_an_election),), MOVING, since=580
+        "led on where a replica is dropped", ((leadership, "only_of", _led_on_without_an_election),), MOVING, since=580
     ),
-    Mutant("anybody elected", ((Replica, "_should_lead", _anybody_elected),)),
+    Mutant("anybody elected", ((Replica, "should_lead", _anybody_elected),)),
 )

@@ -171,4 +171,4 @@ def test_what_comes_in_very_small_records_takes_turns(
             with contextlib.suppress(ssl.SSLWantReadError):
                 answer += tls.read(100)
     assert struct.unpack_from(">i", answer, 4)[0] == 1
-    assert any(getattr(each, "__name__", "") == "_begin_turn" for each in waits)
+    assert any(getattr(each, "__name__", "") == "begin_turn" for each in waits)

@@ -123,13 +123,13 @@ class Experiment:
         self._kills = [event for event in kills if event.target not in IN_THE_PIPELINE]
         self._pipeline_kills = [event for event in self._planned if event.target in IN_THE_PIPELINE]
         self._pipeline: PipelineWatch | None = None
-        self._killed: list[Killed] = []
+        self.killed: list[Killed] = []
         self._confirmed_s: dict[int, float] = {}  # when each partition had its last confirmation
         self._audit = Audit(options.messages)
-        self._progress = Progress()
+        self.progress = Progress()
         self._samples: list[Sample] = []
         self._slowest_ms = 0.0
-        self._began_s = self._moved_s = 0.0
+        self._began_s = self.moved_s = 0.0
         self._lost_failures = 0  # of producers that were killed
         self._sent_in_this_life = 0  # of the producer; what a former one had under way is under way no more
         self._wire_targets = [event.target for event in self._planned if event.fault is not None]
@@ -140,30 +140,30 @@ class Experiment:
         options = self._options
         create_topic(self._kafka, options.topic, options.partitions)
         self._made = [options.topic]
-        self._began_s = self._moved_s = monotonic_s()
+        self._began_s = self.moved_s = monotonic_s()
         if options.spark is None:
             return self._send()
         kills, folder = self._pipeline_kills, self._folder / "pipeline"
         with _watching(options.spark.sink)(
             self._guard, folder, self._kafka, options, options.spark, kills
         ) as self._pipeline:
-            self._progress.is_spark_starting = True
+            self.progress.is_spark_starting = True
             sent = self._send()
             self.enter("the pipeline catches up")
             expected = self._expected()
             self._pipeline.expect(expected.confirmed)
-            while not self._pipeline.is_through() or monotonic_s() - self._moved_s < STILL_S:
+            while not self._pipeline.is_through() or monotonic_s() - self.moved_s < STILL_S:
                 WAIT.wait(self._pace_s)
                 self._look()
             restarts = self._pipeline.restarts
         self.enter("counting")
         for part, numbers in self._pipeline.stored():
             expected.take(part, numbers)
-        happened = sorted({*sent.happened, *self._killed}, key=lambda each: each.seconds)
+        happened = sorted({*sent.happened, *self.killed}, key=lambda each: each.seconds)
         seconds = monotonic_s() - self._began_s
         return replace(
             sent,
-            planned=self._planned_until_now(),
+            planned=self.planned_until_now(),
             written=expected.result(),
             timers=self._pipeline.timers,
             restarts=restarts,
@@ -198,8 +198,8 @@ class Experiment:
         return delete_topics(self._kafka, self.topics)
 
     def enter(self, phase: str) -> None:
-        self._progress.phase = phase
-        self._watch(self._progress)
+        self.progress.phase = phase
+        self._watch(self.progress)
 
     @property
     def _pace_s(self) -> float:
@@ -234,7 +234,7 @@ class Experiment:
             )
             with ProducerLives(self._guard, self._folder, order) as producer:
                 self.enter("sending")
-                self._drive(proxy, producer)
+                self.drive(proxy, producer)
                 self._let_them_meet()
             wire = self._on_the_wire(proxy)
         seconds = monotonic_s() - self._began_s
@@ -242,14 +242,14 @@ class Experiment:
         self.enter("counting")
         for partition, numbers in stored_numbers(self._kafka, options.topic, options.partitions):
             self._audit.take(partition, numbers)
-        happened = sorted([*wire, *self._killed], key=lambda each: each.seconds)
-        result = self._audit.result(sent=self._progress.sent)
-        planned = self._planned_until_now()
-        return Outcome(options, planned, happened, result, self._progress.failed, seconds, self._samples)
+        happened = sorted([*wire, *self.killed], key=lambda each: each.seconds)
+        result = self._audit.result(sent=self.progress.sent)
+        planned = self.planned_until_now()
+        return Outcome(options, planned, happened, result, self.progress.failed, seconds, self._samples)
 
-    def _planned_until_now(self) -> list[Event]:
+    def planned_until_now(self) -> list[Event]:
         """A run by the clock has a plan for far more messages than it comes to."""
-        done = self._progress
+        done = self.progress
         if not self._options.seconds:
             return self._planned
         return [
@@ -258,7 +258,7 @@ class Experiment:
             if event.at <= (done.written if event.target in IN_THE_PIPELINE else done.confirmed)
         ]
 
-    def _drive(self, proxy: FaultProxy, producer: ProducerLives) -> None:
+    def drive(self, proxy: FaultProxy, producer: ProducerLives) -> None:
         reports = Reports()
         while True:
             producer.wait(self._pace_s)
@@ -273,14 +273,14 @@ class Experiment:
                 for data in iter(producer.read, None):  # what it said before it was killed
                     for report in reports.take(data):
                         self._take(report, proxy)
-                self._lost_failures = self._progress.failed
+                self._lost_failures = self.progress.failed
                 self._sent_in_this_life = 0
                 reports = Reports()
                 producer.start()
             self._look()
 
     def _take(self, report: Report, proxy: FaultProxy) -> None:
-        progress = self._progress
+        progress = self.progress
         new = self._audit.confirm(report.confirmed)
         self._sent_in_this_life = report.sent
         progress.sent = max(progress.sent, report.sent)
@@ -290,7 +290,7 @@ class Experiment:
             progress.confirmed += new
             self._note_gap(report.confirmed)
             proxy.count(CONFIRMED, new)
-            self._moved_s = monotonic_s()
+            self.moved_s = monotonic_s()
         for happened in proxy.happened[sum(progress.faults[each] for each in ON_THE_WIRE) :]:
             self._tell(self._wire_targets[happened.number], in_words(happened.fault))
 
@@ -311,14 +311,14 @@ class Experiment:
             assert self._server is not None, "only a server of our own is killed"
             self._server.kill()
             self._server.start()
-            self._moved_s = monotonic_s()
+            self.moved_s = monotonic_s()
         return False
 
     def _next_kill(self) -> Event | None:
         if not self._sent_in_this_life:
             return None
         is_busy = self._brokers is not None and self._brokers.is_busy
-        return next_kill(reversed(self._kills), self._progress.confirmed, is_busy=is_busy)
+        return next_kill(reversed(self._kills), self.progress.confirmed, is_busy=is_busy)
 
     def _let_them_meet(self) -> None:
         if self._brokers is None or not self._brokers.is_busy:
@@ -335,13 +335,13 @@ class Experiment:
             if proxy.in_flight:
                 break
             WAIT.wait(LOOK_FOR_WORK_S)
-        progress = self._progress
+        progress = self.progress
         return max(self._sent_in_this_life - progress.confirmed - progress.failed, proxy.in_flight)
 
     def _note(self, event: Event, in_flight: int, whom: str = "") -> None:
-        progress = self._progress
+        progress = self.progress
         words = f"{event.in_words()}: {whom}" if whom else event.in_words()
-        self._killed.append(
+        self.killed.append(
             Killed(
                 target=event.target,
                 planned_at=event.at,
@@ -359,14 +359,14 @@ class Experiment:
         for partition in np.unique(confirmed % self._options.partitions).tolist():
             since_s = self._confirmed_s.get(partition, now_s)
             self._confirmed_s[partition] = now_s
-            if not self._killed:
+            if not self.killed:
                 continue
-            at = put_down_to([each.seconds for each in self._killed], since_s - self._began_s)
-            if now_s - since_s > (self._killed[at].gap_s or 0.0):
-                self._killed[at] = replace(self._killed[at], gap_s=now_s - since_s)
+            at = put_down_to([each.seconds for each in self.killed], since_s - self._began_s)
+            if now_s - since_s > (self.killed[at].gap_s or 0.0):
+                self.killed[at] = replace(self.killed[at], gap_s=now_s - since_s)
 
     def _tell(self, target: Target, words: str) -> None:
-        progress = self._progress
+        progress = self.progress
         progress.faults[target] += 1
         progress.last_fault = f"{words}, at {progress.confirmed:,}"
         progress.happened.append((target, progress.last_fault))
@@ -375,19 +375,19 @@ class Experiment:
         self._sample()
         if self._pipeline is not None:
             killed = list(self._pipeline.look())
-            if self._pipeline.written > self._progress.written:
-                self._progress.written = self._pipeline.written
-                self._progress.is_spark_starting = False
-                self._moved_s = monotonic_s()
+            if self._pipeline.written > self.progress.written:
+                self.progress.written = self._pipeline.written
+                self.progress.is_spark_starting = False
+                self.moved_s = monotonic_s()
             for event, in_flight in killed:
                 self._note(event, in_flight)
-                self._progress.is_spark_starting |= event.target is Target.DRIVER
+                self.progress.is_spark_starting |= event.target is Target.DRIVER
         if self._brokers is not None and (how := self._brokers.look()) is not None:
-            at = max(index for index, each in enumerate(self._killed) if each.target in OF_BROKERS)
-            self._killed[at] = replace(self._killed[at], words=f"{self._killed[at].words}, {how}")
-            self._moved_s = monotonic_s()
-        if monotonic_s() - self._moved_s > SILENCE_S:
-            where = f"{self._progress.confirmed:,} messages and {self._progress.written:,} rows of a pipeline"
+            at = max(index for index, each in enumerate(self.killed) if each.target in OF_BROKERS)
+            self.killed[at] = replace(self.killed[at], words=f"{self.killed[at].words}, {how}")
+            self.moved_s = monotonic_s()
+        if monotonic_s() - self.moved_s > SILENCE_S:
+            where = f"{self.progress.confirmed:,} messages and {self.progress.written:,} rows of a pipeline"
             raise Hangs(f"nothing moved for {SILENCE_S:g} s, at {where}{self._why()}")
 
     def _why(self) -> str:
@@ -399,7 +399,7 @@ class Experiment:
     def _sample(self, *, is_last: bool = False) -> None:
         seconds = monotonic_s() - self._began_s
         if is_last or not self._samples or seconds - self._samples[-1].seconds >= SAMPLE_S:
-            progress = self._progress
+            progress = self.progress
             slowest_ms, self._slowest_ms = round(self._slowest_ms, 1), 0.0
             self._samples.append(Sample(round(seconds, 3), progress.confirmed, slowest_ms, progress.written))
             progress.seconds = seconds

@@ -25,7 +25,7 @@ class Page:
             raise failure(str(wrong)) from wrong
         host = host or "127.0.0.1"
         try:
-            port = _free_port(host, port)
+            port = free_port(host, port)
         except OSError as refusal:  # of the server it would be known when it has ended again
             raise failure(f"cannot serve the page on {address}: {refusal.strerror or refusal}") from refusal
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"  # the same in every life
@@ -46,7 +46,7 @@ class Page:
                 self._faults.add(Fault(at_ms=now_ms, kind=str(target), words=words))
 
 
-def _free_port(host: str, port: int) -> int:
+def free_port(host: str, port: int) -> int:
     """This one, if it is free; of 0, any."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family) as taken:

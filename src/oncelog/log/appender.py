@@ -102,7 +102,7 @@ class Appender:
             elif not self._producers.accept_next(pid, generation, sequence, count, offset, max_ms, now):
                 decision, detail = self._producers.judge(pid, generation, sequence, count, now)
                 if decision:
-                    return self._stage_replay(decision, detail, batch, now, trim)
+                    return self.stage_replay(decision, detail, batch, now, trim)
                 self._producers.accept(pid, generation, sequence, count, offset, max_ms, now)
         if self._stamps_time:
             stamp_append_time(batch, 0, append_time_ms)
@@ -274,7 +274,7 @@ class Appender:
             decision=Decision.TRIM, base_offset=staged.base_offset - dropped_records, dropped_records=dropped_records
         )
 
-    def _stage_replay(
+    def stage_replay(
         self, decision: Decision, detail: int, batch: bytearray | memoryview, now: Now, trim: Trim
     ) -> Staged:
         """Anything but a plain append. What is there already is true only once everything staged before it is, too."""

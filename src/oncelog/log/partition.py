@@ -119,7 +119,7 @@ class PartitionLog:
         unflushed = found.unflushed_segments
         parts.unsynced.note_closed(parts.segments.closed[-unflushed:] if unflushed else ())
         parts.checkpointer.register(self)
-        self._open_epoch(found.latest_epoch, opened)
+        self.open_epoch(found.latest_epoch, opened)
         # After a kill the tail may be in memory only. With flush=every nothing below the high watermark may be lost,
         # and a duplicate of what is there is answered at once.
         is_unflushed = found.scanned_bytes and self.config.flush is Flush.EVERY
@@ -128,7 +128,7 @@ class PartitionLog:
         if found.read_only is not None:
             self.go_offline(found.read_only)
 
-    def _open_epoch(self, latest: int, opened: Opened) -> None:
+    def open_epoch(self, latest: int, opened: Opened) -> None:
         """A start is a new epoch, even if nothing will be appended in it: then only this file tells. Where brokers
         follow one another, only an election begins one: the follower of epoch 3 that came back as 4 would refuse it."""
         if self._parts.replicated:

@@ -50,10 +50,10 @@ class ProducerMap:
     __slots__ = (
         "_bounds",
         "_kafka",
-        "_leased",
         "duplicates",
         "fenced",
         "full",
+        "leased",
         "out_of_order",
         "run",
         "transactions",
@@ -67,7 +67,7 @@ class ProducerMap:
         limits, ceilings = limits or ProducerLimits(), ceilings or Ceilings()
         grants, lifetime_ms = grants or AnyGrant(), limits.lease_lifetime_ms
         self._bounds = grants, limits
-        self._leased = LeasedProducers(grants, lifetime_ms, limits.lease_entries, ceilings.leases)
+        self.leased = LeasedProducers(grants, lifetime_ms, limits.lease_entries, ceilings.leases)
         self._kafka = KafkaProducers(limits.kafka_expiration_ms, limits.kafka_entries, ceilings.kafka)
         self.transactions: Transactions = self._kafka.transactions
         self.run = Run(self._kafka)
@@ -106,7 +106,7 @@ class ProducerMap:
         self.run.pass_on()
         if pid >= FIRST_KAFKA_PID:
             return self._kafka.judge(pid, generation, first_sequence, record_count, now)
-        return self._leased.judge(pid, generation, first_sequence, record_count, now) if pid > 0 else APPEND
+        return self.leased.judge(pid, generation, first_sequence, record_count, now) if pid > 0 else APPEND
 
     def accept(
         self,
@@ -126,7 +126,7 @@ class ProducerMap:
         if pid >= FIRST_KAFKA_PID:
             self._kafka.accept(pid, generation, first_sequence, record_count, base_offset, timestamp_ms, now)
         elif pid > 0:
-            self._leased.accept(pid, generation, first_sequence, record_count, base_offset, timestamp_ms, now)
+            self.leased.accept(pid, generation, first_sequence, record_count, base_offset, timestamp_ms, now)
 
     def accept_next(
         self,
@@ -143,7 +143,7 @@ class ProducerMap:
         if first_sequence != run.next_sequence or pid != run.pid or generation != run.generation:
             if pid <= 0:
                 return False
-            kind = self._kafka if pid >= FIRST_KAFKA_PID else self._leased
+            kind = self._kafka if pid >= FIRST_KAFKA_PID else self.leased
             run.pass_on()
             row = kind.next_row(pid, generation, first_sequence)
             if row < 0:
@@ -219,7 +219,7 @@ class ProducerMap:
         if not 0 < pid < FIRST_KAFKA_PID:
             return Decision.UNKNOWN_PRODUCER
         self.run.pass_on()
-        decision = self._leased.judge_fence(pid, generation, now)
+        decision = self.leased.judge_fence(pid, generation, now)
         if decision is not Decision.APPEND:
             self._count(decision)
         return decision
@@ -228,19 +228,19 @@ class ProducerMap:
         """Our control batch was appended, or is read again from the log."""
         self.run.end()
         if 0 < pid < FIRST_KAFKA_PID:
-            self._leased.fence(pid, generation, now)
+            self.leased.fence(pid, generation, now)
 
     def highwater(self, pid: int) -> tuple[int, int] | None:
         """(generation, last sequence); the latter is -1 for a producer that was only fenced here so far."""
         self.run.pass_on()
-        known = self._kafka.known(pid) if pid >= FIRST_KAFKA_PID else self._leased.known(pid)
+        known = self._kafka.known(pid) if pid >= FIRST_KAFKA_PID else self.leased.known(pid)
         return (known[0], known[1]) if known is not None else None
 
     def live(self, now: Now) -> Iterator[LiveProducer]:
         """Every producer that has not expired at this moment, each as it is when its turn comes; who has gone by then
         is left out."""
         self.expire(now)
-        return chain.from_iterable(self._each_live(kind, kind.pids(), now) for kind in (self._leased, self._kafka))
+        return chain.from_iterable(self._each_live(kind, kind.pids(), now) for kind in (self.leased, self._kafka))
 
     def _each_live(
         self, kind: LeasedProducers | KafkaProducers, pids: Iterable[int], now: Now
@@ -253,18 +253,18 @@ class ProducerMap:
 
     def live_pids(self, now: Now) -> frozenset[int]:
         self.expire(now)
-        return frozenset(chain(self._leased.pids(), self._kafka.pids()))
+        return frozenset(chain(self.leased.pids(), self._kafka.pids()))
 
     def newest(self, now: Now, most: int) -> list[LiveProducer]:
         """`most` of each kind, the newest first, without a look at the others; some may have expired. Nothing
         changes."""
         self.run.pass_on()
-        kinds = (self._leased, self._kafka)
+        kinds = (self.leased, self._kafka)
         return [_live(kind, pid, row, now) for kind in kinds for pid, row in islice(kind.newest_rows(), most)]
 
     def sampled_leases(self, now: Now, most: int) -> list[tuple[int, int]]:
         """(pid, lease left in ms) of `most` leased producers, evenly spread over the ring, oldest pid first."""
-        return [(pid, self._leased.lease_left_ms(row, now)) for pid, row in self._leased.sampled_rows(most)]
+        return [(pid, self.leased.lease_left_ms(row, now)) for pid, row in self.leased.sampled_rows(most)]
 
     @property
     def highest_kafka_number(self) -> int:
@@ -274,15 +274,15 @@ class ProducerMap:
     @property
     def lease_capacity(self) -> int:
         """How many leased producers there is room for."""
-        return self._leased.capacity
+        return self.leased.capacity
 
     @property
     def lease_lifetime_ms(self) -> int:
-        return self._leased.lifetime_ms
+        return self.leased.lifetime_ms
 
     @property
     def leases_live(self) -> int:
-        return len(self._leased)
+        return len(self.leased)
 
     @property
     def kafka_live(self) -> int:
@@ -292,39 +292,39 @@ class ProducerMap:
         """Drop what has outlived its time; how many that were. Where they are many it is the oldest of them, and the
         others are as good as before until it is asked again."""
         self.run.end()
-        return self._leased.expire(now) + self._kafka.expire(now)
+        return self.leased.expire(now) + self._kafka.expire(now)
 
     def kinds(self) -> tuple[LeasedProducers, KafkaProducers]:
         """For the ceilings of all partitions, below which some may have to give way."""
         self.run.end()
-        return self._leased, self._kafka
+        return self.leased, self._kafka
 
     def clear(self) -> None:
         self.run.drop()
-        self._leased.clear()
+        self.leased.clear()
         self._kafka.clear()
 
     def encode(self, now: Now, *, blind: bool = False) -> bytes:
         """`blind`: who wrote here before now is not known, but for those who are in it."""
         self.run.pass_on()
-        blind_ms = now.monotonic_ms if blind else self._leased.blind_ms
+        blind_ms = now.monotonic_ms if blind else self.leased.blind_ms
         kept = self.transactions.kept()
-        return snapshot.encode(self._leased, self._kafka, self._leased.floor, blind_ms, now, kept)
+        return snapshot.encode(self.leased, self._kafka, self.leased.floor, blind_ms, now, kept)
 
     def decode(self, data: bytes, now: Now) -> None:
         """Put the snapshot's producers in the place of all that is here; `CorruptSnapshot` leaves all as it was."""
         tables = snapshot.decode(data)
         self.run.drop()
-        snapshot.restore(tables.leased, self._leased, tables.taken_ms, now)
+        snapshot.restore(tables.leased, self.leased, tables.taken_ms, now)
         snapshot.restore(tables.kafka, self._kafka, tables.taken_ms, now)
         self.transactions.put_back(tables.transactions)
         aged_ms = now.monotonic_ms - tables.taken_ms
-        self._leased.floor = tables.floor._replace(raised_ms=tables.floor.raised_ms + aged_ms)
-        self._leased.blind_ms = None if tables.blind_ms is None else tables.blind_ms + aged_ms
+        self.leased.floor = tables.floor._replace(raised_ms=tables.floor.raised_ms + aged_ms)
+        self.leased.blind_ms = None if tables.blind_ms is None else tables.blind_ms + aged_ms
 
     def size_bytes(self) -> int:
         """What the columns and the ring take; a dictionary entry of about 150 bytes a Kafka pid comes on top."""
-        return self._leased.entries.size_bytes() + self._leased.ring.size_bytes() + self._kafka.entries.size_bytes()
+        return self.leased.entries.size_bytes() + self.leased.ring.size_bytes() + self._kafka.entries.size_bytes()
 
     def _count(self, decision: Decision) -> None:
         match decision:

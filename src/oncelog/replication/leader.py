@@ -127,9 +127,9 @@ class Leader:
 
     def _joining(self, peers: Peers, high_watermark: int, now_ms: int) -> int | None:
         candidates = (broker for broker in self.state.replicas if broker not in self.state.in_sync)
-        return next((each for each in candidates if self._is_in(each, peers, high_watermark, now_ms)), None)
+        return next((each for each in candidates if self.is_in(each, peers, high_watermark, now_ms)), None)
 
-    def _is_in(self, broker: int, peers: Peers, high_watermark: int, now_ms: int) -> bool:
+    def is_in(self, broker: int, peers: Peers, high_watermark: int, now_ms: int) -> bool:
         peer, follower = peers.get(broker), self._followers.get(broker)
         return (
             follower is not None

@@ -130,7 +130,7 @@ def reassigned(state: Leadership, target: Iterable[int] | None, min_in_sync: int
     before = tuple(broker for broker in state.replicas if broker not in state.adding)
     wanted = before if target is None else tuple(target)
     replicas = (*wanted, *(broker for broker in before if broker not in wanted))
-    changed = _only(state, replicas)
+    changed = only_of(state, replicas)
     are_too_few = len(changed.in_sync) < min(len(state.in_sync), min_in_sync)
     if are_too_few or (changed.is_lost and (not state.is_lost or changed.last != state.last)):
         raise ValueError("too few of these brokers, and of those before, have all of the partition")
@@ -144,10 +144,10 @@ def reassigned(state: Leadership, target: Iterable[int] | None, min_in_sync: int
 def moved(state: Leadership, min_in_sync: int) -> Leadership:
     """By the leader, once it `is_moved`."""
     staying = [broker for broker in state.in_sync if broker in state.target]
-    return _only(_with_in_sync(state, staying, min_in_sync), state.target)._replace(adding=(), removing=())
+    return only_of(_with_in_sync(state, staying, min_in_sync), state.target)._replace(adding=(), removing=())
 
 
-def _only(state: Leadership, replicas: tuple[int, ...]) -> Leadership:
+def only_of(state: Leadership, replicas: tuple[int, ...]) -> Leadership:
     """The others count for nothing any more, and remove their logs. Nor does what they said that they had, should they
     be added again: so somebody has to be elected anew, and those who join then say it in that epoch."""
     return state._replace(

@@ -115,11 +115,11 @@ class Replica:
                 changed = told(state, me, self._extent())
             elif successor(state, peers) == me:
                 changed = elected(state, me, peers, self.rules.min_in_sync)
-        elif self.leader is None and self._should_lead(state, peers, now_ms):
+        elif self.leader is None and self.should_lead(state, peers, now_ms):
             changed = elected(state, me, peers, self.rules.min_in_sync)
         return None if changed is None else Proposal(changed, ((me, peers[me].epoch),))
 
-    def _should_lead(self, state: Leadership, peers: Peers, now_ms: int) -> bool:
+    def should_lead(self, state: Leadership, peers: Peers, now_ms: int) -> bool:
         """A leader that started anew has no epoch of its own yet, so it is elected again. The preferred
         one takes it back once it has been in sync for a while."""
         if state.leader == self._me:

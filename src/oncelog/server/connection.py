@@ -174,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if size >= LARGE_FRAME_BYTES and key == PRODUCE and not self._broker.housekeeping.has_room(size):
             self._is_after_turn = True
-            self._broker.housekeeping.wait_for_room(self._begin_turn)
+            self._broker.housekeeping.wait_for_room(self.begin_turn)
             return False
         if key != PRODUCE and self._turns.is_over():
             self._end_turn()
@@ -225,9 +225,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end_turn(self) -> None:
         self._is_after_turn = True
-        self._turns.wait(self._begin_turn)
+        self._turns.wait(self.begin_turn)
 
-    def _begin_turn(self) -> None:
+    def begin_turn(self) -> None:
         self._is_after_turn = False
         self._go_on()
 
@@ -473,7 +473,7 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver.pause()
 
     def unmute(self) -> None:
-        self._turns.wait(self._begin_turn)  # many may have waited for the same moment
+        self._turns.wait(self.begin_turn)  # many may have waited for the same moment
 
     # Closing
 

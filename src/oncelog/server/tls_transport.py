@@ -266,9 +266,9 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def _await_turn(self) -> None:
         self._is_after_turn = True
-        self._turns.wait(self._begin_turn)
+        self._turns.wait(self.begin_turn)
 
-    def _begin_turn(self) -> None:
+    def begin_turn(self) -> None:
         self._is_after_turn = False
         self._read_kept()
 

@@ -43,7 +43,7 @@ Sent = tuple[int, list[Partition], list[Batch]]  # to which node, and one batch 
 class Sender:
     def __init__(self, limits: SenderLimits, random: Callable[[], float], split: Split = split_batch) -> None:
         self._limits = limits
-        self._context = Context(limits, random, split)
+        self.context = Context(limits, random, split)
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._leaders: dict[Place, int] = {}  # also of partitions that nothing was added for yet
         self._requests: dict[int, Sent] = {}
@@ -57,15 +57,15 @@ class Sender:
 
     @property
     def counters(self) -> Counters:
-        return self._context.counters
+        return self.context.counters
 
     def set_wall_clock(self, wall_ms: int, now_ms: int) -> None:
         """Records' timestamps are wall time, all else here is not; said at the start and now and then."""
-        self._context.wall_ahead_ms = wall_ms - now_ms
+        self.context.wall_ahead_ms = wall_ms - now_ms
 
     def forgotten_after(self, forget_after_ms: int) -> None:
         """The broker's producer.id.expiration.ms, once that is known; until then that of the limits."""
-        self._context.forgotten_after(forget_after_ms)
+        self.context.forgotten_after(forget_after_ms)
 
     # What arrives
 
@@ -73,12 +73,12 @@ class Sender:
         partition = self._partitions.get((batch.topic, batch.partition)) or self._partition(batch.place)
         if partition.state is STOPPED:
             code, message = partition.stopped_by
-            self._context.fail(batch, code, message, False)
+            self.context.fail(batch, code, message, False)
             return
         partition.waiting.append(batch)
         due_ms = batch.created_ms + self._timeout_ms
-        if due_ms < self._context.due_ms:
-            self._context.due_ms = due_ms
+        if due_ms < self.context.due_ms:
+            self.context.due_ms = due_ms
         if not partition.is_ready:
             partition.is_ready = True
             self._ready.append(partition)
@@ -96,20 +96,20 @@ class Sender:
 
     def granted(self, places: Iterable[Place], identity: Identity, now_ms: int) -> None:
         """A lease says when it ends; without an end it is a Kafka pid, which serves all partitions."""
-        self._context.counters.identities += 1
+        self.context.counters.identities += 1
         is_leased = identity.expires_at_ms != NEVER
         if not is_leased:
             self._everybody = identity
         for place in places:
             partition = self._partition(place)
             partition.is_asked = False
-            tenure = Tenure(identity, 0, now_ms, self._context.wall_ahead_ms, is_leased=is_leased)
+            tenure = Tenure(identity, 0, now_ms, self.context.wall_ahead_ms, is_leased=is_leased)
             if partition.tenure is None:
                 partition.tenure = tenure
             elif is_leased:
                 partition.renewed = tenure
             self._wake(partition)
-        self._context.wake_at(now_ms)
+        self.context.wake_at(now_ms)
 
     def not_granted(self, places: Iterable[Place], code: int, message: str | None, now_ms: int) -> None:
         for place in places:
@@ -119,7 +119,7 @@ class Sender:
                 fail_waiting(partition, code, message, now_ms)
             else:  # the lease that is to be renewed goes on until its end
                 partition.tenure.renew_at_ms = now_ms + self._limits.retry_backoff_max_ms
-                self._context.wake_at(partition.tenure.renew_at_ms)
+                self.context.wake_at(partition.tenure.renew_at_ms)
 
     def answered(
         self, request_id: int, answers: Sequence[BatchAnswer] | None, now_ms: int, *, throttle_ms: int = 0
@@ -155,7 +155,7 @@ class Sender:
         was_sent: bool = True,
     ) -> None:
         """No answer will come. What was sent may be stored, or come to be stored even now."""
-        self._context.counters.requests_lost += 1
+        self.context.counters.requests_lost += 1
         self._ended(request_id, Event.LOST if was_sent else Event.UNSENT, code, now_ms, message)
 
     def unchecked(self, request_id: int, now_ms: int) -> None:
@@ -194,14 +194,14 @@ class Sender:
         partition = self._partition(place)
         if not partition.is_idle:
             raise ValueError(f"{place} has batches of its own still: each is to be stored or failed before")
-        wall_ahead_ms = self._context.wall_ahead_ms
+        wall_ahead_ms = self.context.wall_ahead_ms
         tenure = Tenure(identity, next_sequence, now_ms, wall_ahead_ms, is_leased=is_leased, is_shared=is_shared)
         if known_at_ms is not None:
             tenure.known_at_ms = known_at_ms
         happen(partition, Event.RESUMED, now_ms, tenure, next_offset)
         partition.cuts = cuts
         self.is_shared = self.is_shared or is_shared
-        self._context.wake_at(now_ms)
+        self.context.wake_at(now_ms)
 
     def pin(self, place: Place) -> None:
         """From now on the identity changes only in `boundary`: what was saved names what later records carry."""
@@ -216,7 +216,7 @@ class Sender:
 
     def throttled(self, node_id: int, until_ms: int) -> None:
         self._throttled[node_id] = max(until_ms, self._throttled.get(node_id, 0))
-        self._context.wake_at(self._throttled[node_id])
+        self.context.wake_at(self._throttled[node_id])
 
     def give_up(self, now_ms: int, code: int, places: Iterable[Place] | None = None, *, in_flight: bool = True) -> None:
         """Reports everything as failed that was not sent yet, and with `in_flight` all the rest as well."""
@@ -257,17 +257,17 @@ class Sender:
         tenure = partition.adopt_renewed()
         if tenure is None:
             return None
-        self._context.wake_at(tenure.renew_at_ms)  # a lease that begins here is to be renewed in its turn
+        self.context.wake_at(tenure.renew_at_ms)  # a lease that begins here is to be renewed in its turn
         return Boundary(tenure.identity, tenure.acknowledged, partition.next_offset)
 
     def next_due_ms(self) -> int | None:
-        return self._context.due_ms if self._context.due_ms < FOREVER_MS else None
+        return self.context.due_ms if self.context.due_ms < FOREVER_MS else None
 
     # What to do
 
     def tick(self, now_ms: int) -> None:
         """Looks at everything that has a time: timeouts, backoffs, leases."""
-        context = self._context
+        context = self.context
         if now_ms < context.due_ms:
             return
         context.due_ms = FOREVER_MS
@@ -286,7 +286,7 @@ class Sender:
         context.wake_at(soonest_ms)
 
     def actions(self, now_ms: int) -> list[Action]:
-        context = self._context
+        context = self.context
         if now_ms >= context.due_ms:
             self.tick(now_ms)
         if self._ready:
@@ -309,9 +309,9 @@ class Sender:
             if partition.leader == NO_LEADER:
                 self._want_metadata(partition.place.topic, now_ms)
             elif now_ms < partition.not_before_ms:
-                self._context.wake_at(partition.not_before_ms)
+                self.context.wake_at(partition.not_before_ms)
             elif partition.leader in self._throttled:
-                self._context.wake_at(self._throttled[partition.leader])
+                self.context.wake_at(self._throttled[partition.leader])
             else:
                 by_node.setdefault(partition.leader, []).append(partition)
         for node_id, partitions in by_node.items():
@@ -353,7 +353,7 @@ class Sender:
     def _produce(self, node_id: int, partitions: list[Partition], batches: list[Batch], now_ms: int) -> None:
         request_id = self._last_request_id = self._last_request_id + 1
         self._requests[request_id] = node_id, partitions, batches
-        context = self._context
+        context = self.context
         counters = context.counters
         counters.requests += 1
         counters.batches_sent += len(batches)
@@ -387,7 +387,7 @@ class Sender:
 
     def _ask_identity(self, partitions: list[Partition]) -> None:
         if partitions:
-            self._context.actions.append(NeedIdentity([partition.place for partition in partitions]))
+            self.context.actions.append(NeedIdentity([partition.place for partition in partitions]))
 
     def _want_metadata(self, topic: str, now_ms: int) -> None:
         """Asks, unless it was asked so short a time ago that the answer may be under way."""
@@ -395,8 +395,8 @@ class Sender:
         pause_ms = max(self._limits.retry_backoff_ms, LEAST_PAUSE_MS)
         if asked_ms is None or now_ms - asked_ms >= pause_ms:
             self._metadata_asked_ms[topic] = asked_ms = now_ms
-            self._context.actions.append(NeedMetadata([topic]))
-        self._context.wake_at(asked_ms + pause_ms)
+            self.context.actions.append(NeedMetadata([topic]))
+        self.context.wake_at(asked_ms + pause_ms)
 
     def _wake(self, partition: Partition) -> None:
         if not partition.is_ready:
@@ -406,6 +406,6 @@ class Sender:
     def _partition(self, place: Place) -> Partition:
         partition = self._partitions.get(place)
         if partition is None:
-            partition = self._partitions[place] = Partition(place, self._context)
+            partition = self._partitions[place] = Partition(place, self.context)
             partition.leader = self._leaders.get(place, NO_LEADER)
         return partition

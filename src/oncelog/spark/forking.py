@@ -224,13 +224,13 @@ def _received(caller: socket.socket) -> tuple[Request, list[int]]:
         raise
 
 
-def _preparations() -> Iterator[Callable[[], object]]:
+def preparations() -> Iterator[Callable[[], object]]:
     """In pieces: who asks meanwhile waits for no more than one."""
     for name in (*_FOR_PLANNING, *_FOR_TASKS):
         yield partial(importlib.import_module, name)
     yield from (partial(_load_request, *each) for each in _REQUESTS)
     yield _make_array
-    yield _load_loops
+    yield load_loops
 
 
 def _load_request(name: str, version: int) -> None:
@@ -246,7 +246,7 @@ def _make_array() -> None:
     pa.array([0])
 
 
-def _load_loops() -> None:
+def load_loops() -> None:
     """Those that have been compiled before. To compile takes long, and who asks for a worker would wait for it."""
     import numpy as np
 
@@ -287,7 +287,7 @@ def main(listening: int) -> None:
     gc.disable()  # what is imported stays: to look for garbage in it takes a fifth of the time
     with socket.socket(fileno=listening) as listener:
         server = _Server(listener)
-        for prepare in _preparations():
+        for prepare in preparations():
             with suppress(ImportError, OSError):
                 prepare()
             if not server.serve(0):

@@ -1,7 +1,7 @@
 """What an admin refuses before anything is sent: no server is there, so whatever were sent would time out."""
 
-import asyncio
 import gc
+import socket
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -118,17 +118,14 @@ def test_an_admin_that_nobody_refers_to_goes_away_with_its_thread() -> None:
     assert threads() <= before
 
 
-def test_a_question_that_waits_when_the_admin_is_closed_fails_as_one_of_a_closed_admin(admin: Admin) -> None:
-    is_waiting = threading.Event()
-
-    async def pause() -> None:
-        is_waiting.set()
-        await asyncio.Event().wait()
-
-    future = admin._future(pause)
-    assert is_waiting.wait(20)
-    admin.close()
-    failure = future.exception(20)
+def test_a_question_that_waits_when_the_admin_is_closed_fails_as_one_of_a_closed_admin() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(20)
+        admin = Admin({"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}"})
+        future = admin.describe_cluster()
+        with silent.accept()[0]:
+            admin.close()
+            failure = future.exception(20)
     assert isinstance(failure, KafkaException) and failure.error.code() == KafkaError._DESTROY
 
 

@@ -258,7 +258,7 @@ def test_no_more_than_a_few_clusters_are_kept_open(server: Server, mixed: tuple[
     topic, _ = mixed
     for _ in range(warm_connections.MOST + 3):
         read(server.bootstrap_servers, topic, 0, 10, client_id=f"many-{next(_unused)}")
-    assert len(warm_connections._kept) <= warm_connections.MOST
+    assert len(warm_connections.kept) <= warm_connections.MOST
     until(lambda: server.broker.metrics.connections_open <= 2 * warm_connections.MOST + 2, "the others to be closed")
 
 
@@ -273,7 +273,7 @@ def test_a_range_that_is_left_half_way_leaves_nothing_behind(server: Server, mix
         found.close()  # type: ignore[attr-defined]
         assert read(servers, topic, 7, 9) == rows[7:9]
     assert set(threading.enumerate()) == before
-    assert all(each.users == 0 for each in warm_connections._kept.values())
+    assert all(each.users == 0 for each in warm_connections.kept.values())
 
 
 def test_a_forked_process_reads_over_connections_of_its_own(server: Server, mixed: tuple[str, list[Row]]) -> None:

@@ -77,7 +77,7 @@ class Told:
         return action
 
     def settle(self, *places: tuple[str, int], generation: int = 1) -> "Told":
-        if self.machine._node_id is None:
+        if self.machine.node_id is None:
             self.find()
         self.joined(generation)
         self.synced(*places)
@@ -320,7 +320,7 @@ def test_an_application_that_does_not_poll_leaves_and_comes_back_with_the_next_p
     told = settled()
     told.machine.polled(30_000)
     told.at(89_999)
-    told.machine._heartbeats.heard(89_000)
+    told.machine.heartbeats.heard(89_000)
     assert not [action for action in told.act() if not isinstance(action, Heartbeat)]
     report, leave, revoke = told.at(90_000).act()
     assert isinstance(report, Report) and report.error == KafkaError._MAX_POLL_EXCEEDED and not report.error.fatal()

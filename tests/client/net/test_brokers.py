@@ -170,10 +170,10 @@ async def test_a_broker_that_has_left_is_not_remembered_as_failing(broker: FakeB
     error = await error_of(brokers.connection(1))
     assert error == KafkaError._TRANSPORT
     left = Endpoint(leaving.host, leaving.port, 1)
-    assert brokers._pool.failures(left) == 1
+    assert brokers.pool.failures(left) == 1
     broker.neighbours.pop()
     await brokers.refresh([])
-    assert brokers._pool.failures(left) == 0
+    assert brokers.pool.failures(left) == 0
 
 
 async def test_when_all_known_brokers_are_gone_the_given_addresses_are_tried_again(

@@ -206,7 +206,7 @@ async def test_what_is_sent_on_a_connection_that_broke_just_now_is_lost_without_
     connection: Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The network's end is seen by a write first, and told later; asyncio warns of every write in between."""
-    with socket.socket(fileno=os.dup(connection._transport.get_extra_info("socket").fileno())) as same:
+    with socket.socket(fileno=os.dup(connection.transport.get_extra_info("socket").fileno())) as same:
         same.shutdown(socket.SHUT_WR)
     lost: list[KafkaError | None] = []
     for _ in range(20):

@@ -92,7 +92,7 @@ def test_no_more_memory_is_kept_than_is_allowed() -> None:
     taker = Taker(100_000_000)
     for size in (2, 9, 3, 10, 30, 4):
         feed(taker, framed(bytes(size * 1_000_000)))
-    assert sum(map(len, taker.reader._rooms)) <= MOST_KEPT_BYTES
+    assert sum(map(len, taker.reader.rooms)) <= MOST_KEPT_BYTES
 
 
 def test_several_answers_in_one_chunk_are_all_handed_on() -> None:

@@ -109,10 +109,10 @@ async def test_socket_options_are_those_of_the_properties(broker: FakeBroker) ->
     import socket
 
     connection = await opened(broker, socket_keepalive_enable=True, socket_nagle_disable=False)
-    raw = connection._transport.get_extra_info("socket")
+    raw = connection.transport.get_extra_info("socket")
     assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     assert not raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     connection.close()
     connection = await opened(broker)
-    assert connection._transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert connection.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     connection.close()

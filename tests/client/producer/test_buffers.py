@@ -29,14 +29,14 @@ def test_a_slice_of_it_keeps_it() -> None:
 def test_no_more_is_kept_than_the_bound() -> None:
     buffers = Buffers()
     held = [buffers.take(SIZE) for _ in range(20)]
-    assert sum(len(each) for each in buffers._kept) <= MOST_KEPT_BYTES
+    assert sum(len(each) for each in buffers.kept) <= MOST_KEPT_BYTES
     held.clear()
     large = buffers.take(MOST_KEPT_BYTES // 2)
-    assert any(each is large for each in buffers._kept), "free ones of another size make room"
-    assert sum(len(each) for each in buffers._kept) <= MOST_KEPT_BYTES
+    assert any(each is large for each in buffers.kept), "free ones of another size make room"
+    assert sum(len(each) for each in buffers.kept) <= MOST_KEPT_BYTES
 
 
 def test_small_ones_are_left_to_the_allocator() -> None:
     buffers = Buffers()
     assert len(buffers.take(1000)) == 1000
-    assert not buffers._kept
+    assert not buffers.kept

@@ -128,7 +128,7 @@ def test_an_empty_table_is_done_at_once(topic: str, make_producer: MakeProducer)
 def most_bytes_taken(producer: Producer, topic: str) -> int:
     """By 20 MB that are sent."""
     most = 0
-    budget = producer._budget
+    budget = engine_of(producer).budget
 
     class Watched:
         def __getattr__(self, name: str) -> Any:

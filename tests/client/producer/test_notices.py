@@ -51,7 +51,7 @@ def test_errors_that_never_look_the_same_take_no_memory_for_ever() -> None:
     repeats = Repeats(told.append, Clock())
     for at in range(1000):
         repeats.tell(KafkaError(KafkaError._TRANSPORT, f"failure {at}"))
-    assert len(repeats._told_s) <= MOST_KNOWN
+    assert len(repeats.told_s) <= MOST_KNOWN
     assert len(told) == 1000
 
 

@@ -9,6 +9,7 @@ from oncelog.client.errors import KafkaError
 from oncelog.client.producer.accumulator import Budget
 from oncelog.client.producer.producer import Producer
 from oncelog.embedded import Server
+from tests.client.inside import engine_of
 from tests.client.producer.conftest import MakeProducer, producers_threads
 from tests.client.producer.stored import Heard, stored
 
@@ -96,10 +97,10 @@ def test_memory_stays_within_the_bound_while_sending_as_fast_as_possible(
     most_bytes = 0
     for number in range(60_000):
         producer.produce(topic, b"%0200d" % number)
-        most_bytes = max(most_bytes, producer._budget.size_bytes)
+        most_bytes = max(most_bytes, engine_of(producer).budget.size_bytes)
     producer.flush(60)
     assert 1_000_000 < most_bytes <= 2000 * 1024
-    assert producer._budget.size_bytes == 0
+    assert engine_of(producer).budget.size_bytes == 0
 
 
 def test_a_producer_that_nobody_refers_to_goes_away_with_its_thread(server: Server, topic: str) -> None:

@@ -115,7 +115,7 @@ async def engine(broker: FakeBroker) -> AsyncIterator[Engine]:
 async def test_an_answers_pause_is_kept(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     monkeypatch.setattr(engine.sender, "answered", lambda *args, **named: told.append((args[0], named)))
-    engine._answered(7, [BatchAnswer("t", 0, 0)], 30)
+    engine.answered(7, [BatchAnswer("t", 0, 0)], 30)
     assert told == [(7, {"throttle_ms": 30})]
 
 
@@ -123,13 +123,13 @@ async def test_a_producer_learns_it_with_its_first_request(engine: Engine, broke
     says(broker, producer_id_expiration_ms="3000")
     broker.answers["init_producer_id"] = lambda asked: {"producer_id": 1 << 33}
     broker.answers["produce"] = lambda asked: {"responses": [{"name": "t", "partition_responses": [{"index": 0}]}]}
-    before_ms = engine.sender._context.remembered_ms
+    before_ms = engine.sender.context.remembered_ms
     await engine.know("t")
     engine.sender.add(Batch("t", 0, build_batch([(None, b"a", (), 0)]), 1, 10**15), 0)
     engine.wake()
     await broker.until(lambda: bool(broker.asked_for("describe_configs")))
-    await asyncio.gather(*engine._tasks.running)
-    assert engine.sender._context.remembered_ms == 1500 < before_ms
+    await asyncio.gather(*engine.tasks.running)
+    assert engine.sender.context.remembered_ms == 1500 < before_ms
 
 
 @pytest.mark.parametrize("code", [KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.UNSUPPORTED_VERSION])

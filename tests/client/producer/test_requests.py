@@ -134,7 +134,7 @@ async def test_an_answer_is_waited_for_as_long_as_the_broker_may_take(
     settings = producer_settings(given | ({} if request_ms is None else {"request.timeout.ms": request_ms}))
     requests = Requests(cast(Brokers, None), settings, *[lambda *said: None] * 3)
     connection = Remembering()
-    requests._write(cast(Connection, connection), Produce(0, 1, []))
+    requests.write(cast(Connection, connection), Produce(0, 1, []))
     assert connection.timeouts_ms == [waited_ms]
     assert settings.request_timeout_ms <= waited_ms
 

@@ -19,6 +19,7 @@ from oncelog.client.producer.topics import Topics
 from oncelog.client.properties import producer_settings
 from oncelog.clock import monotonic_s
 from oncelog.embedded import Server
+from tests.client.inside import engine_of
 from tests.client.producer.conftest import MakeProducer
 from tests.client.producer.stored import Heard
 
@@ -188,12 +189,12 @@ async def test_a_topic_that_was_given_up_and_is_used_again_at_once_is_asked_for_
     async def ask(topic: Topic) -> None:
         asked.append(topic)
 
-    topics._make_known = ask  # type: ignore[method-assign]
+    topics.make_known = ask  # type: ignore[method-assign]
     first, second = topics.open("t"), Topic("t", 0.0, 0)
     topics.want(first)
-    given_up = topics._tasks["t"]
+    given_up = topics.tasks["t"]
     await given_up
-    topics._tasks["t"] = given_up  # the loop comes to its callbacks only after the next record has come
+    topics.tasks["t"] = given_up  # the loop comes to its callbacks only after the next record has come
     topics.want(second)
     await asyncio.sleep(0)
     assert asked == [first, second]
@@ -230,8 +231,8 @@ async def test_reports_of_another_thread_reach_futures_on_their_own(server: Serv
         records.callbacks, records.times = [future], [1.0]
         threads: list[int] = []
         future.add_done_callback(lambda _: threads.append(threading.get_ident()))
-        producer._budget.take(12)
-        await asyncio.to_thread(producer._deliver, Report(records, error=KafkaError(KafkaError._STATE)))
+        engine_of(producer).budget.take(12)
+        await asyncio.to_thread(engine_of(producer).deliver, Report(records, error=KafkaError(KafkaError._STATE)))
         with pytest.raises(KafkaException):
             await asyncio.wait_for(future, PATIENCE_S)
         assert threads == [threading.get_ident()]
@@ -248,6 +249,6 @@ async def test_an_error_callback_that_raises_does_not_stop_the_engine(server: Se
     heard: list[Any] = []
     loop.set_exception_handler(lambda _, context: heard.append(context["exception"]))
     async with AsyncProducer({"bootstrap.servers": server.bootstrap_servers}, error_cb=raises) as producer:
-        producer._tell(KafkaError(KafkaError._TRANSPORT))
+        engine_of(producer).tell(KafkaError(KafkaError._TRANSPORT))
         await producer.produce_and_wait(topic, b"x")
     assert [str(each) for each in heard] == ["the application's own"]

@@ -66,8 +66,10 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "it looks before it joins": _looks_before_it_joins,
     "a look that was refused shows nothing": _a_refused_look_says_nothing_is_there,
     "a commit that was refused counts": _a_commit_that_was_refused_counts,
-    "who joined may commit whatever is held": lambda: patch.object(Ownership, "_came_of", lambda *_: Outcome.OPEN),
-    "errors of a group are passed over": lambda: patch("oncelog.client.register.offsets._raise", lambda code: None),
+    "who joined may commit whatever is held": lambda: patch.object(Ownership, "came_of", lambda *_: Outcome.OPEN),
+    "errors of a group are passed over": lambda: patch(
+        "oncelog.client.register.offsets.raise_unless_ok", lambda code: None
+    ),
     "only the longest session is asked for": lambda: patch("oncelog.client.register.offsets.SESSIONS_MS", (1_800_000,)),
     "who is no member is refused for good": lambda: patch("oncelog.client.register.offsets.NOT_A_MEMBER", frozenset()),
 }

@@ -9,18 +9,18 @@ import pytest
 
 from oncelog.client.errors import KafkaException
 from oncelog.client.net.loop_thread import LoopThread
-from oncelog.client.saving.committing import _Committer
+from oncelog.client.saving.committing import Committer
 from oncelog.client.saving.saved import SavedProducer
 
 
-class _Stored(_Committer):
+class _Stored(Committer):
     def __init__(self) -> None:
         super().__init__(None, "group", _Saving(), 4096)  # type: ignore[arg-type]
         self.stored: list[SavedProducer] = []
 
-    async def _store(self, positions: Any, value: SavedProducer) -> None:
+    async def store(self, positions: Any, value: SavedProducer) -> None:
         self.stored.append(value)
-        self._last = value
+        self.last = value
 
 
 class _Saving:
@@ -33,15 +33,15 @@ def _value() -> SavedProducer:
 
 async def test_a_boundary_that_is_not_the_last_one_any_more_is_not_committed_again() -> None:
     committer, old, new = _Stored(), _value(), _value()
-    await committer._turn.acquire()
-    committer._last = new  # by the commit that has the turn
-    committer._turn.release()
-    await committer._commit_again(old, 1000.0)
+    await committer.turn.acquire()
+    committer.last = new  # by the commit that has the turn
+    committer.turn.release()
+    await committer.commit_again(old, 1000.0)
     assert committer.stored == []
-    await committer._commit_again(new, 1000.0)
+    await committer.commit_again(new, 1000.0)
     assert len(committer.stored) == 1
-    assert committer._again is not None
-    committer._again.cancel()
+    assert committer.again is not None
+    committer.again.cancel()
 
 
 class _OwnThread:
@@ -76,7 +76,7 @@ def thread() -> Iterator[LoopThread]:
 async def test_a_commit_that_is_cancelled_in_the_instant_it_begins_gives_the_turn_back(thread: LoopThread) -> None:
     saving = _OwnThread(thread.loop)
     committer = _Stored()
-    committer._saving = saving  # type: ignore[assignment]
+    committer.saving = saving  # type: ignore[assignment]
     commit = asyncio.create_task(committer.commit([], 1000.0))
     await asyncio.to_thread(saving.began.wait, 20)
     commit.cancel()
@@ -90,7 +90,7 @@ async def test_a_commit_that_is_cancelled_with_the_turn_on_its_way_back_to_it_gi
     saving = _OwnThread(thread.loop)
     saving.may_end.set()
     committer = _Stored()
-    committer._saving = saving  # type: ignore[assignment]
+    committer.saving = saving  # type: ignore[assignment]
     commit = asyncio.create_task(committer.commit([], 1000.0))
     await asyncio.sleep(0)
     assert saving.began.wait(20)  # this loop stands still, so it learns of the turn and of its end at once
@@ -105,7 +105,7 @@ async def test_a_producer_that_is_closed_while_a_commit_begins_ends_the_commit()
     thread = LoopThread("the producer's")
     saving = _OwnThread(thread.loop)
     committer = _Stored()
-    committer._saving = saving  # type: ignore[assignment]
+    committer.saving = saving  # type: ignore[assignment]
     thread.run(saving.turn.acquire())  # so that it waits
     commit = asyncio.create_task(committer.commit([], 1000.0))
     await asyncio.sleep(0)
@@ -116,7 +116,7 @@ async def test_a_producer_that_is_closed_while_a_commit_begins_ends_the_commit()
 
 
 class _Broken(_Stored):
-    async def _store(self, positions: Any, value: SavedProducer) -> None:
+    async def store(self, positions: Any, value: SavedProducer) -> None:
         raise OSError("nobody thought of this")
 
 
@@ -124,8 +124,8 @@ async def test_the_daily_commit_goes_on_after_a_failure_that_nobody_thought_of(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     committer = _Broken()
-    committer._last = value = _value()
-    await committer._commit_again(value, 1000.0)
+    committer.last = value = _value()
+    await committer.commit_again(value, 1000.0)
     assert "nobody thought of this" in caplog.text
-    assert committer._again is not None
-    committer._again.cancel()
+    assert committer.again is not None
+    committer.again.cancel()

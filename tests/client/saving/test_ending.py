@@ -64,8 +64,8 @@ def test_what_is_being_compared_at_the_end_is_reported(start: Callable[..., Prod
     producer.close(0)
 
     resumed, told = start(value), Heard()
-    replays = resumed._engine.saving._replays
-    replays._match = lambda replay: None  # type: ignore[method-assign]  # it takes its time
+    replays = engine_of(resumed).saving.replays
+    replays.match_one = lambda replay: None  # type: ignore[method-assign]  # it takes its time
     for number in range(100, 150):
         resumed.produce(out, b"%d" % number, on_delivery=told)
     resumed.close(0.1)
@@ -76,13 +76,13 @@ def test_what_is_being_compared_at_the_end_is_reported(start: Callable[..., Prod
 def test_a_batch_in_doubt_at_the_end_is_reported_as_maybe_stored(start: Callable[..., Producer], out: str) -> None:
     producer, told = start(), Heard()
     engine = engine_of(producer)
-    check = engine.saving._replays.check
+    check = engine.saving.replays.check
 
     async def never(*arguments: Any, **more: Any) -> int:
         await engine.loop.create_future()
         return await check(*arguments, **more)
 
-    engine.saving._replays.check = never  # type: ignore[method-assign]
+    engine.saving.replays.check = never  # type: ignore[method-assign]
     delivered = engine.saving.delivered
 
     def in_doubt(action: Any) -> bool:

@@ -290,8 +290,8 @@ async def test_a_hundred_partitions_with_nothing_to_read_back_take_three_request
     written = await new_writer(brokers, raw, topic, 100)
     for partition in range(100):
         written.write(1, partition)
-    before = sum(each.answered_count for each in brokers._pool.open_connections())
+    before = sum(each.answered_count for each in brokers.pool.open_connections())
     resumed = await resume(brokers, written.saved(), WALL_MS)
-    asked = sum(each.answered_count for each in brokers._pool.open_connections()) - before
+    asked = sum(each.answered_count for each in brokers.pool.open_connections()) - before
     assert summary(resumed, topic) == [(0, 1)] * 100
     assert asked <= 3  # metadata, what is remembered or fenced, and on Kafka for how long it is remembered

@@ -55,7 +55,7 @@ def test_a_file_is_created_by_whoever_comes_first(storage: HadoopStorage, mounte
 def test_who_comes_second_at_the_last_moment_is_told(storage: HadoopStorage) -> None:
     """Both have looked and found nothing; Spark's file manager finds it out when it renames."""
     storage.create("query.json", b"x")
-    late = storage._manager.createAtomic(storage.path("0.json"), False)
+    late = storage.manager.createAtomic(storage.path("0.json"), False)
     assert storage.create("0.json", b"first")
     with pytest.raises(Exception, match="already exists"):
         late.close()

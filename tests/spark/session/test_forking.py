@@ -282,9 +282,9 @@ def test_loops_that_are_not_in_the_cache_are_not_compiled_while_workers_wait(tmp
     """Whatever the reason is: numba says when it begins to compile, and that ends it."""
     program = """
 from oncelog.records import decode_loops, encode_loops
-from oncelog.spark.forking import _load_loops
+from oncelog.spark.forking import load_loops
 
-_load_loops()
+load_loops()
 assert not encode_loops.encode_records.signatures and not decode_loops.decode_records.signatures
 """
     nothing_kept = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
@@ -296,7 +296,7 @@ import sys
 
 from oncelog.spark import forking
 
-for prepare in forking._preparations():
+for prepare in forking.preparations():
     prepare()
 known = set(sys.modules)
 

@@ -60,7 +60,7 @@ class Membership(Participant):
         super().__init__(limits, random)
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._is_cooperative = all(assignor.is_cooperative for assignor in assignors)
-        self._heartbeats = Heartbeats(limits.session_timeout_ms, limits.heartbeat_interval_ms)
+        self.heartbeats = Heartbeats(limits.session_timeout_ms, limits.heartbeat_interval_ms)
 
         self.owned: frozenset[Partition] = frozenset()
         self.counts: Mapping[str, int] | None = None  # what the leader shared out by
@@ -161,30 +161,30 @@ class Membership(Participant):
             self._report(KafkaError(KafkaError._BAD_MSG, f"the leader's assignment cannot be read: {error}"))
             shares = frozenset()
         self._failures = 0
-        self._heartbeats.next_ms = now_ms
+        self.heartbeats.next_ms = now_ms
         if not self._has_doubt:
-            self._heartbeats.heard(self._asked_ms)
-            self._heartbeats.next_ms += self.limits.heartbeat_interval_ms
+            self.heartbeats.heard(self._asked_ms)
+            self.heartbeats.next_ms += self.limits.heartbeat_interval_ms
         self._shares = frozenset(each for each in shares if each[0] in self._topics)
         self._previous = (self.member.generation, self._shares)
 
     def beaten(self, request_id: int, error_code: int, now_ms: int) -> None:
         """A heartbeat's answer."""
-        if not self._heartbeats.answered(request_id, self.member.generation):
+        if not self.heartbeats.answered(request_id, self.member.generation):
             return
         if error_code in (0, KafkaError.REBALANCE_IN_PROGRESS):
-            self._heartbeats.confirmed()
+            self.heartbeats.confirmed()
             self._has_doubt = self._has_doubt and self._is_joining
         if error_code == 0 or (self._is_joining and error_code != KafkaError.UNKNOWN_MEMBER_ID):
             return  # while it joins, the answer to that says how things stand
         if error_code == KafkaError.REBALANCE_IN_PROGRESS:
             self._want_join("the group rebalances")
         elif error_code in COORDINATOR_MOVED:
-            self._node_id = None
+            self.node_id = None
         elif error_code in THROWN_OUT or not is_retriable(error_code):
             self._refused(error_code, now_ms)
         else:
-            self._heartbeats.next_ms = now_ms + self.limits.retry_backoff_ms
+            self.heartbeats.next_ms = now_ms + self.limits.retry_backoff_ms
 
     def left(self, request_id: int, code: int = 0) -> None:
         """Whatever is answered: who has left does not mind."""
@@ -193,8 +193,8 @@ class Membership(Participant):
 
     def failed(self, request_id: int, error: KafkaError, now_ms: int) -> None:
         """No answer came: the connection broke, it took too long, or nobody could be asked."""
-        if self._heartbeats.failed(request_id):
-            self._node_id = None
+        if self.heartbeats.failed(request_id):
+            self.node_id = None
             return
         asked = self._answered(request_id)
         if asked is not None:
@@ -224,7 +224,7 @@ class Membership(Participant):
             return
         self._pause(now_ms)
         if code in COORDINATOR_MOVED or code < 0:
-            self._node_id = None
+            self.node_id = None
         if not is_retriable(code):
             self._report(error or error_of(code))
 
@@ -234,14 +234,14 @@ class Membership(Participant):
         self._is_lost = True
         self._asked, self._joined, self._shares = None, None, None
         self.member = Member(instance_id=self.limits.instance_id)
-        self._heartbeats.stop()
+        self.heartbeats.stop()
         self._report(error)
 
     def _thrown_out(self, reason: str, code: int = KafkaError.UNKNOWN_MEMBER_ID) -> None:
         self.thrown_out = error_of(code, reason)
         keeps_id = code == KafkaError.ILLEGAL_GENERATION
         self.member = Member(NO_GENERATION, self.member.member_id if keeps_id else "", self.limits.instance_id)
-        self._heartbeats.stop()
+        self.heartbeats.stop()
         self._has_doubt = isinstance(self._asked, Join | Sync)
         self._asked, self._joined, self._shares, self.counts = None, None, None, None
         self._is_lost = True
@@ -272,20 +272,20 @@ class Membership(Participant):
         if self._retry_ms:
             due.append(self._retry_ms)
         if self._is_expiring:
-            due.append(self._heartbeats.expires_ms)
-        if self._is_beating and self._heartbeats.is_free:
-            due.append(self._heartbeats.next_ms)
+            due.append(self.heartbeats.expires_ms)
+        if self._is_beating and self.heartbeats.is_free:
+            due.append(self.heartbeats.next_ms)
         return min(due)
 
     @property
     def _is_joining(self) -> bool:
-        return self._joined is not None or (self._asked is not None and self._node_id is not None)
+        return self._joined is not None or (self._asked is not None and self.node_id is not None)
 
     @property
     def _is_beating(self) -> bool:
         """A member that waits to join, which the coordinator keeps anyway, goes on only for what it still owns: should
         the join be lost on its way, that would be given to another after the time of a session."""
-        is_member = self.member.generation != NO_GENERATION and self._node_id is not None
+        is_member = self.member.generation != NO_GENERATION and self.node_id is not None
         return is_member and (bool(self.owned) or not self._is_joining)
 
     @property
@@ -305,8 +305,8 @@ class Membership(Participant):
             return
         if now_ms >= self._polled_ms + self.limits.rebalance_timeout_ms:
             self._poll_out()
-        elif self._is_expiring and now_ms >= self._heartbeats.expires_ms:
-            self._node_id = None
+        elif self._is_expiring and now_ms >= self.heartbeats.expires_ms:
+            self.node_id = None
             self._thrown_out("no heartbeat was answered for the time of a session", KafkaError.ILLEGAL_GENERATION)
 
     def _poll_out(self) -> None:
@@ -315,8 +315,8 @@ class Membership(Participant):
         words = error.str()
         self._report(error)
         self._is_polled_out = True
-        if self.member.member_id and self._node_id is not None and self.limits.instance_id is None:
-            self._out.append(Leave(next(self._request_ids), self._node_id, self.member.member_id, words))
+        if self.member.member_id and self.node_id is not None and self.limits.instance_id is None:
+            self._out.append(Leave(next(self._request_ids), self.node_id, self.member.member_id, words))
         self._thrown_out(words)
         self.thrown_out = error
 
@@ -330,22 +330,22 @@ class Membership(Participant):
             return self._say_goodbye()
         if self._is_polled_out:
             return False
-        if self._node_id is None:
+        if self.node_id is None:
             return self._ask(FindCoordinator(next(self._request_ids)))
         if self._joined is not None:
             return self._share_or_sync(self._joined)
         if self._shares is not None:
             return self._take_on(self._shares)
-        return self._join(self._node_id) if self._join_reason is not None else False
+        return self._join(self.node_id) if self._join_reason is not None else False
 
     def _say_goodbye(self) -> bool:
         self._shares, self._join_reason = None, None
         if self.owned:
             return self._call(Revoke(self.owned, is_lost=False))
         member_id, self._topics, self.thrown_out = self.member.member_id, frozenset(), None
-        self._heartbeats.stop()
-        if member_id and self._node_id is not None and self.limits.instance_id is None:
-            return self._ask(Leave(next(self._request_ids), self._node_id, member_id, "the consumer is closed"))
+        self.heartbeats.stop()
+        if member_id and self.node_id is not None and self.limits.instance_id is None:
+            return self._ask(Leave(next(self._request_ids), self.node_id, member_id, "the consumer is closed"))
         self.member = Member(instance_id=self.limits.instance_id)
         return False
 
@@ -389,10 +389,10 @@ class Membership(Participant):
         return self._call(Assign(added)) if added or not self._is_cooperative else True
 
     def _beat(self, now_ms: int) -> None:
-        if self._node_id is not None and self._is_beating and not self._is_stopped and self._heartbeats.is_due(now_ms):
+        if self.node_id is not None and self._is_beating and not self._is_stopped and self.heartbeats.is_due(now_ms):
             request_id = next(self._request_ids)
-            self._heartbeats.sent(request_id, self.member.generation, now_ms)
-            self._out.append(Heartbeat(request_id, self._node_id, self.member))
+            self.heartbeats.sent(request_id, self.member.generation, now_ms)
+            self._out.append(Heartbeat(request_id, self.node_id, self.member))
 
 
 def candidates(joined: Joined) -> list[Candidate]:

@@ -43,7 +43,7 @@ class Brokers:
         self.settings = settings
         self._on_error = on_error or (lambda error: None)
         self._random = random
-        self._pool = Pool(settings, open_one or Opener(settings, random).open, random, self._on_error)
+        self.pool = Pool(settings, open_one or Opener(settings, random).open, random, self._on_error)
         self._refresher = Refresher(settings, lambda: self.connection(None), self._follow_addresses, random)
         self._bootstrapping: Shared[None, Connection] = Shared()
         self._tasks = Tasks()
@@ -59,7 +59,7 @@ class Brokers:
         await self._tasks.close()
         await self._refresher.close()
         await self._bootstrapping.close()
-        await self._pool.close()
+        await self.pool.close()
 
     # --- metadata
 
@@ -89,7 +89,7 @@ class Brokers:
     def traffic(self, node_id: int) -> Traffic | None:
         """What is counted of a broker; None where nobody asked for statistics, or the broker is not known."""
         address = self.metadata.brokers.get(node_id)
-        return None if address is None else self._pool.traffic(address.host, address.port)
+        return None if address is None else self.pool.traffic(address.host, address.port)
 
     def statistics(self) -> list[dict[str, Any]]:
         """Of each broker, and of each bootstrap address at which none of these listens, as librdkafka tells it."""
@@ -98,8 +98,8 @@ class Brokers:
         return [self._told_of(*address, node_id) for address, node_id in addresses.items()]
 
     def _told_of(self, host: str, port: int, node_id: int) -> dict[str, Any]:
-        traffic = self._pool.traffic(host, port)
-        connections = self._pool.connections_to(host, port)
+        traffic = self.pool.traffic(host, port)
+        connections = self.pool.connections_to(host, port)
         return {
             "name": f"{host}:{port}/{'bootstrap' if node_id == BOOTSTRAP else node_id}",
             "nodeid": node_id,
@@ -116,8 +116,8 @@ class Brokers:
     async def connection(self, node_id: int | None, purpose: str = "") -> Connection:
         """An open connection to this broker, or to any. What waits long (a join) takes a `purpose` of its own."""
         if node_id is not None:
-            return await self._pool.connection(await self._endpoint(node_id), purpose)
-        opened = self._pool.open_connections()
+            return await self.pool.connection(await self._endpoint(node_id), purpose)
+        opened = self.pool.open_connections()
         if opened:
             return min(opened, key=lambda each: each.in_flight)
         return await self._bootstrapping.do(None, self._any_connection)
@@ -125,7 +125,7 @@ class Brokers:
     def is_connected(self, node_id: int) -> bool:
         """Whether a connection to this broker is open already."""
         known = self.metadata.brokers.get(node_id)
-        return known is not None and self._pool.is_open(_endpoint_of(known))
+        return known is not None and self.pool.is_open(_endpoint_of(known))
 
     async def _endpoint(self, node_id: int) -> Endpoint:
         known = self.metadata.brokers.get(node_id)
@@ -147,7 +147,7 @@ class Brokers:
         failures: list[KafkaError] = []
         for endpoint in (*self._in_turn(known), *self._in_turn(given)):
             try:
-                return await self._pool.connection(endpoint)
+                return await self.pool.connection(endpoint)
             except KafkaException as failure:
                 failures.append(failure.error)
         error = self._none_answers(failures)
@@ -156,7 +156,7 @@ class Brokers:
 
     def _in_turn(self, endpoints: list[Endpoint]) -> list[Endpoint]:
         """In random order, those first that have failed the fewest times."""
-        return sorted(endpoints, key=lambda each: (self._pool.failures(each), self._random()))
+        return sorted(endpoints, key=lambda each: (self.pool.failures(each), self._random()))
 
     def _none_answers(self, failures: list[KafkaError]) -> KafkaError:
         lasting = [error for error in failures if not error.retriable()]
@@ -169,21 +169,21 @@ class Brokers:
     def _follow_addresses(self) -> None:
         """Close what leads to where no broker is any more, and learn which broker a bootstrap address was."""
         endpoints = {node_id: _endpoint_of(each) for node_id, each in self.metadata.brokers.items()}
-        for endpoint in self._pool.endpoints():
+        for endpoint in self.pool.endpoints():
             if endpoint.node_id is not None and endpoints.get(endpoint.node_id) != endpoint:
-                self._pool.drop(endpoint, "the broker has left, or has another address now")
+                self.pool.drop(endpoint, "the broker has left, or has another address now")
         by_address = {(each.host, each.port): each for each in endpoints.values()}
-        self._pool.forget_others({*by_address, *self.settings.bootstrap_servers})
-        for connection in self._pool.open_connections():
+        self.pool.forget_others({*by_address, *self.settings.bootstrap_servers})
+        for connection in self.pool.open_connections():
             found = by_address.get((connection.endpoint.host, connection.endpoint.port))
             if connection.node_id is None and found is not None:
-                self._pool.adopt(connection, found)
+                self.pool.adopt(connection, found)
 
     async def _close_idle_now_and_then(self) -> None:
         idle_s = self.settings.connections_max_idle_ms / 1000
         while True:
             await asyncio.sleep(idle_s / IDLE_CHECKS)
-            self._pool.close_idle(idle_s)
+            self.pool.close_idle(idle_s)
 
     # --- requests
 

@@ -82,7 +82,7 @@ class Connection:
         self._last_correlation_id = 0
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self.transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.gone: asyncio.Future[None] = self._loop.create_future()  # done when the transport is gone, too
         self.active_s = self._loop.time()
         self._held: list[_Held] | None = None  # what waits while nothing may be sent
@@ -168,12 +168,12 @@ class Connection:
                 self._look_at_clock_at(due_s)
         if self.traffic is not None:
             self.traffic.sent(buffers, now_s)
-        if self._transport.is_closing():
+        if self.transport.is_closing():
             return  # a write has failed, and `lost` is to tell it; asyncio warns of all writes in between
         if len(buffers) == 1:
-            self._transport.write(buffers[0])
+            self.transport.write(buffers[0])
         else:
-            self._transport.writelines(buffers)
+            self.transport.writelines(buffers)
 
     def hold(self) -> None:
         """Send nothing until `release`, but what is `is_ahead`."""
@@ -309,8 +309,8 @@ class Connection:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._transport is not None:
-            self._transport.abort()
+        if self.transport is not None:
+            self.transport.abort()
         for one in self._kept:
             if one is not asyncio.current_task():
                 one.cancel()
@@ -328,7 +328,7 @@ class Connection:
     # --- its transport
 
     def made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self.transport = cast(asyncio.Transport, transport)
 
     def lost(self, error: Exception | None) -> None:
         self._end(self._why_lost(error))

@@ -43,7 +43,7 @@ class FrameReader(asyncio.BufferedProtocol):
         self._filled = 0
         self._large: memoryview | None = None
         self._large_filled = 0
-        self._rooms: list[bytearray] = []
+        self.rooms: list[bytearray] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._taker.made(transport)
@@ -103,14 +103,14 @@ class FrameReader(asyncio.BufferedProtocol):
     def _room(self, size: int) -> memoryview:
         if size < LEAST_KEPT_BYTES:
             return memoryview(bytearray(size))
-        for kept in self._rooms:
+        for kept in self.rooms:
             if size <= len(kept) <= 2 * size and getrefcount(kept) == FREE:
                 return memoryview(kept)[:size]
         made = bytearray(size + size // 8)
         if len(made) <= MOST_KEPT_BYTES:
-            while sum(map(len, self._rooms)) + len(made) > MOST_KEPT_BYTES:
-                del self._rooms[0]
-            self._rooms.append(made)
+            while sum(map(len, self.rooms)) + len(made) > MOST_KEPT_BYTES:
+                del self.rooms[0]
+            self.rooms.append(made)
         return memoryview(made)[:size]
 
 

@@ -72,7 +72,7 @@ class Warm:
 
 
 _lock = threading.Lock()
-_kept: OrderedDict[Key, Warm] = OrderedDict()
+kept: OrderedDict[Key, Warm] = OrderedDict()
 _thread: LoopThread | None = None
 
 
@@ -81,12 +81,12 @@ def warm(properties: Mapping[str, str]) -> Warm:
     with _lock:
         thread = _running_thread()
         key = tuple(sorted(properties.items()))
-        found = _kept.get(key)
+        found = kept.get(key)
         if found is None:
             found = Warm(consumer_settings({"connections.max.idle.ms": str(IDLE_MS)} | dict(properties)), thread)
             thread.run(found.brokers.start())
-            _kept[key] = found
-        _kept.move_to_end(key)
+            kept[key] = found
+        kept.move_to_end(key)
         found.users += 1
         _close(_surplus())
         return found
@@ -99,14 +99,14 @@ def cool(used: Warm) -> None:
 
 def _surplus() -> list[Warm]:
     """Those that are too many, the least used first; what is in use stays."""
-    gone = [key for key, each in _kept.items() if each.users == 0][: max(0, len(_kept) - MOST)]
-    return [_kept.pop(key) for key in gone]
+    gone = [key for key, each in kept.items() if each.users == 0][: max(0, len(kept) - MOST)]
+    return [kept.pop(key) for key in gone]
 
 
 def _running_thread() -> LoopThread:
     global _thread
     if _thread is None or _thread.is_forked:
-        _kept.clear()
+        kept.clear()
         _thread = LoopThread("oncelog-reading")
     return _thread
 
@@ -120,8 +120,8 @@ def _close_all() -> None:
     global _thread
     with _lock:
         thread, _thread = _thread, None
-        gone = list(_kept.values())
-        _kept.clear()
+        gone = list(kept.values())
+        kept.clear()
     if thread is not None and not thread.is_forked:
         _close(gone)
         thread.stop()

@@ -19,7 +19,7 @@ FREE: Final = 3  # references: the list's, the loop's, and the one that counts t
 class Buffers:
     def __init__(self, most_kept_bytes: int = MOST_KEPT_BYTES) -> None:
         self._most_kept_bytes = most_kept_bytes
-        self._kept: list[NDArray[np.uint8]] = []
+        self.kept: list[NDArray[np.uint8]] = []
         self._kept_bytes = 0
         self._lock = Lock()
 
@@ -28,7 +28,7 @@ class Buffers:
         if size_bytes < LEAST_BYTES:
             return np.empty(size_bytes, np.uint8)
         with self._lock:
-            for kept in self._kept:
+            for kept in self.kept:
                 if size_bytes <= len(kept) <= 2 * size_bytes and getrefcount(kept) == FREE:
                     return kept
             made = np.empty(size_bytes + size_bytes // 8, np.uint8)
@@ -37,11 +37,11 @@ class Buffers:
 
     def _keep(self, made: NDArray[np.uint8]) -> None:
         """In the place of free ones, which are of sizes that are not asked for any more."""
-        for at in range(len(self._kept) - 1, -1, -1):
+        for at in range(len(self.kept) - 1, -1, -1):
             if self._kept_bytes + len(made) <= self._most_kept_bytes:
                 break
-            if getrefcount(self._kept[at]) == FREE - 1:
-                self._kept_bytes -= len(self._kept.pop(at))
+            if getrefcount(self.kept[at]) == FREE - 1:
+                self._kept_bytes -= len(self.kept.pop(at))
         if self._kept_bytes + len(made) <= self._most_kept_bytes:
-            self._kept.append(made)
+            self.kept.append(made)
             self._kept_bytes += len(made)

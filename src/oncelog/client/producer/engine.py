@@ -73,13 +73,13 @@ class Engine:
         self.brokers = Brokers(settings)
         self.sender = Sender(_limits(settings), random.random, split)
         self.closing = Closing(settings, self)
-        self._deliver = deliver
+        self.deliver = deliver
         self._unheard = Unheard(monotonic_s)
         self._repeats = Repeats(tell, monotonic_s)
-        self._tell = tell = self._repeats.tell
+        self.tell = tell = self._repeats.tell
         self._topics = Topics(self.brokers, settings, self._place, self._fail_held, self._gone, self._repeats)
         self.topics = self._topics.known
-        self._requests = Requests(self.brokers, settings, self._answered, self._lost, self._unchecked)
+        self._requests = Requests(self.brokers, settings, self.answered, self._lost, self._unchecked)
         self._identities = Identities(self.brokers, self.sender, settings, tell, self.wake)
         self._wanted: deque[Topic] = deque()
         self._is_woken = True  # until it is started
@@ -87,7 +87,7 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop
         self._metadata: object = None
         self._refreshing: set[str] = set()
-        self._tasks = Tasks()
+        self.tasks = Tasks()
         self._is_closed = False
         self._is_held = False
         self.bulk_buffers: Any = None  # kept by bulk.py from one send to the next
@@ -169,7 +169,7 @@ class Engine:
             self._timer.cancel()
         if self.statistics is not None:
             self.statistics.stop()
-        await self._tasks.close()
+        await self.tasks.close()
         await self.saving.close()
         await self._identities.close()
         await self._topics.close()
@@ -191,7 +191,7 @@ class Engine:
             self.sender.give_up(now_ms, KafkaError._PURGE_QUEUE, in_flight=False)
         if in_flight:
             self.sender.give_up(now_ms, KafkaError._PURGE_INFLIGHT, in_flight=True)
-        self._act(now_ms)
+        self.act(now_ms)
 
     def _drop_rows(self, error: KafkaError) -> list[Records]:
         """Report what is in no batch yet as failed."""
@@ -227,7 +227,7 @@ class Engine:
         self.saving.turn()
         self.sender.set_wall_clock(now_ms + int(self.closing.wall_offset_s() * 1000), now_ms)
         self.sender.tick(now_ms)
-        self._act(now_ms)
+        self.act(now_ms)
         self._unheard.say_due()
         self._plan(now_s, self._topics.expire(now_s))
 
@@ -242,7 +242,7 @@ class Engine:
             self.saving.taken(batch)
             self.sender.add(batch, now_ms)
 
-    def _act(self, now_ms: int) -> None:
+    def act(self, now_ms: int) -> None:
         for action in self.sender.actions(now_ms):
             self._do(action)
         if self.closing.made and not self._is_held:
@@ -256,7 +256,7 @@ class Engine:
                     self.on_produce(action)
                 if not self._is_memory_asked:
                     self._is_memory_asked = True
-                    self._tasks.begin(self._ask_memory())
+                    self.tasks.begin(self._ask_memory())
             case Delivered():
                 self._delivered(action)
             case Failed():
@@ -293,19 +293,19 @@ class Engine:
         wanted = [name for name in topics if name not in self._refreshing]
         if wanted:
             self._refreshing.update(wanted)
-            self._tasks.begin(self._refreshed(wanted))
+            self.tasks.begin(self._refreshed(wanted))
 
     async def _refreshed(self, topics: Sequence[str]) -> None:
         try:
             await self.brokers.refresh(topics)
         except KafkaException as failure:
-            self._tell(failure.error)
+            self.tell(failure.error)
         finally:
             self._refreshing.difference_update(topics)
             self._metadata = None  # tell the Sender of the leaders again, also when they are the old ones
             self.wake()
 
-    def _answered(self, request_id: int, answers: list[BatchAnswer] | None, throttle_ms: int) -> None:
+    def answered(self, request_id: int, answers: list[BatchAnswer] | None, throttle_ms: int) -> None:
         self._repeats.answered()
         self.sender.answered(request_id, answers, _now_ms(), throttle_ms=throttle_ms)
         self.wake()
@@ -314,7 +314,7 @@ class Engine:
         code = error.code() if is_retriable(error.code()) else KafkaError._TRANSPORT
         self.sender.lost(request_id, _now_ms(), code=code, message=error.str(), was_sent=was_sent)
         if not self._is_closed:
-            self._tell(error)
+            self.tell(error)
         self.wake()
 
     def _unchecked(self, request_id: int) -> None:
@@ -337,7 +337,7 @@ class Engine:
         if report.error is not None:
             self._unheard.failed(report)
             self.wake()  # for the line about the ones that follow
-        self._deliver(report)
+        self.deliver(report)
 
     def _delivered(self, action: Delivered) -> None:
         self._done(action.batch)

@@ -23,7 +23,7 @@ class Repeats:
     def __init__(self, tell: Callable[[KafkaError], None], now_s: Callable[[], float]) -> None:
         self._tell = tell
         self._now_s = now_s
-        self._told_s: dict[tuple[int, str], float] = {}  # in the order in which they were told
+        self.told_s: dict[tuple[int, str], float] = {}  # in the order in which they were told
         self._answered_s = 0.0
         self._trouble: KafkaError | None = None
 
@@ -40,15 +40,15 @@ class Repeats:
         self._trouble = error
         now_s = self._now_s()
         line = (error.code(), error.str())
-        told_s = self._told_s.get(line)
+        told_s = self.told_s.get(line)
         if told_s is not None:
             is_back = self._answered_s > told_s
             if now_s - told_s < (AGAIN_WHEN_BACK_S if is_back else AGAIN_S):
                 return
-            del self._told_s[line]
-        elif len(self._told_s) >= MOST_KNOWN:
-            del self._told_s[next(iter(self._told_s))]
-        self._told_s[line] = now_s
+            del self.told_s[line]
+        elif len(self.told_s) >= MOST_KNOWN:
+            del self.told_s[next(iter(self.told_s))]
+        self.told_s[line] = now_s
         self._tell(error)
 
 

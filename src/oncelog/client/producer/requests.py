@@ -79,7 +79,7 @@ class Requests:
         node_id = request.node_id
         connection = self.connected(node_id)
         if connection is not None and (self.transaction is None or self.transaction.has(_places(request))):
-            self._write(connection, request)
+            self.write(connection, request)
             return
         waiting = self._waiting.get(node_id)
         if waiting is None:
@@ -126,9 +126,9 @@ class Requests:
             if request.is_checked and not was_open:
                 self._on_unchecked(request.request_id)
             else:
-                self._write(connection, request)
+                self.write(connection, request)
 
-    def _write(self, connection: Connection, request: Produce) -> None:
+    def write(self, connection: Connection, request: Produce) -> None:
         if connection.is_closed:
             self._on_lost(request.request_id, connection.lost_by or KafkaError(KafkaError._TRANSPORT), False)
             return

@@ -47,21 +47,21 @@ class Topics:
         # Without an end: records that are too old give up by themselves.
         self._patience = Patience(inf, settings.retry_backoff_ms / 1000, settings.retry_backoff_max_ms / 1000)
         self._hash = partitioner(settings.partitioner).hash
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
         # Set where every topic is pinned as it is first produced to; then nothing else adopts one.
         self.pin_by: Callable[[str], Awaitable[None]] | None = None
 
     def want(self, topic: Topic) -> None:
         """Records are held for it."""
-        running = self._tasks.get(topic.name)
+        running = self.tasks.get(topic.name)
         # One that is done and still here was for a topic of this name that was given up.
         if (running is None or running.done()) and not topic.partitions:
-            task = self._tasks[topic.name] = asyncio.create_task(self._make_known(topic))
+            task = self.tasks[topic.name] = asyncio.create_task(self.make_known(topic))
             task.add_done_callback(partial(self._forget_task, topic.name))
 
     def _forget_task(self, name: str, task: asyncio.Task[None]) -> None:
-        if self._tasks.get(name) is task:
-            del self._tasks[name]
+        if self.tasks.get(name) is task:
+            del self.tasks[name]
 
     def open(self, name: str) -> Topic:
         """The topic, made if nobody has used it yet; from any thread, and two at once get the same."""
@@ -75,7 +75,7 @@ class Topics:
         """The topic with its partitions; raises where it cannot be had before a record would be given up."""
         topic = self.open(name)
         self.want(topic)
-        task = self._tasks.get(name)
+        task = self.tasks.get(name)
         if task is not None and not topic.partitions:
             timeout_s = self._settings.delivery_timeout_ms / 1000 or None
             await asyncio.wait((task,), timeout=timeout_s)
@@ -106,7 +106,7 @@ class Topics:
         """Give up what was held for too long; when that is due again."""
         due_s: float | None = None
         timeout_s = self._settings.delivery_timeout_ms / 1000
-        for name in tuple(self._tasks):
+        for name in tuple(self.tasks):
             topic = self.known.get(name)
             if topic is None or not topic.held or not timeout_s:
                 continue
@@ -122,7 +122,7 @@ class Topics:
         return due_s
 
     async def close(self) -> None:
-        tasks = list(self._tasks.values())
+        tasks = list(self.tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -132,7 +132,7 @@ class Topics:
         for topic in tuple(self.known.values()):
             self._refuse(topic, error, is_closed=False)
 
-    async def _make_known(self, topic: Topic) -> None:
+    async def make_known(self, topic: Topic) -> None:
         try:
             await ask(lambda: self._learn(topic), self._patience)
         except KafkaException as refused:

@@ -67,11 +67,11 @@ class OffsetsKeeper:
             lambda spoken: spoken.new("OffsetFetchRequest", group_id=self.group, topics=None, require_stable=True),
             (2, 7),
         )
-        _raise(int(answer.error_code))
+        raise_unless_ok(int(answer.error_code))
         entries = []
         for topic in answer.topics:
             for each in topic.partitions:
-                _raise(int(each.error_code))
+                raise_unless_ok(int(each.error_code))
                 epoch = int(getattr(each, "committed_leader_epoch", -1))
                 if each.committed_offset >= 0:
                     offset = each.committed_offset
@@ -88,11 +88,11 @@ class OffsetsKeeper:
             )
             if int(joined.error_code) != Code.INVALID_SESSION_TIMEOUT:
                 break
-        _raise(int(joined.error_code))
+        raise_unless_ok(int(joined.error_code))
         synced = await self._ask(
             "sync_group", lambda spoken: self._sync_request(spoken, joined), (3, 5), purpose=JOIN_PURPOSE
         )
-        _raise(int(synced.error_code))
+        raise_unless_ok(int(synced.error_code))
         self._member = Member(joined.generation_id, joined.member_id, self._instance_id)
 
     async def commit(self, entries: Iterable[Entry]) -> None:
@@ -112,7 +112,7 @@ class OffsetsKeeper:
             if Code.OFFSET_METADATA_TOO_LARGE in codes:
                 raise MetadataTooLarge
             for code in sorted(codes):
-                _raise(code)
+                raise_unless_ok(code)
         except KafkaException:
             self.leave()  # whether it was stored is seen when we look
             raise
@@ -144,7 +144,7 @@ class OffsetsKeeper:
         )
 
 
-def _raise(code: int) -> None:
+def raise_unless_ok(code: int) -> None:
     if code in NOT_A_MEMBER:
         raise KafkaException(KafkaError(code, retriable=True))
     if code:

@@ -52,27 +52,27 @@ class HasSaving(Protocol):
     def saving(self) -> ProducerSide: ...
 
 
-class _Committer:
+class Committer:
     """One producer's commits to one group, on the loop of the consumer's brokers."""
 
     def __init__(self, brokers: "Brokers", group: str, saving: ProducerSide, limit_bytes: int) -> None:
         self._brokers = brokers
-        self._saving = saving
+        self.saving = saving
         self._ownership = Ownership(
             brokers, group, saving.started_from, SavedProducer.from_json, limit_bytes=limit_bytes
         )
-        self._again: asyncio.TimerHandle | None = None
+        self.again: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._held: dict[tuple[str, int], Entry] = {}  # what was committed last
-        self._last: SavedProducer | None = None
-        self._turn = asyncio.Lock()
+        self.last: SavedProducer | None = None
+        self.turn = asyncio.Lock()
 
     async def commit(self, positions: Sequence[Entry], again_s: float) -> SavedProducer:
-        async with self._turn:
+        async with self.turn:
             value = await self._begin()
             is_stored = False
             try:
-                await self._store(positions, value)
+                await self.store(positions, value)
                 is_stored = True
             finally:
                 await self._end(is_stored=is_stored)
@@ -82,10 +82,10 @@ class _Committer:
     async def _begin(self) -> SavedProducer:
         """The producer's turn. It is taken on the producer's thread, perhaps just when the commit is cancelled on ours:
         then whichever thread comes second gives it back."""
-        if asyncio.get_running_loop() is self._saving.loop:
-            return await self._saving.begin_commit()  # at once: what is produced from here on is not part of it
+        if asyncio.get_running_loop() is self.saving.loop:
+            return await self.saving.begin_commit()  # at once: what is produced from here on is not part of it
         outcome: concurrent.futures.Future[SavedProducer] = concurrent.futures.Future()
-        taking = asyncio.run_coroutine_threadsafe(self._take_turn(outcome), self._saving.loop)
+        taking = asyncio.run_coroutine_threadsafe(self._take_turn(outcome), self.saving.loop)
         taking.add_done_callback(partial(_closed_meanwhile, outcome))
         try:
             return await asyncio.wrap_future(outcome)
@@ -99,7 +99,7 @@ class _Committer:
     async def _take_turn(self, outcome: concurrent.futures.Future[SavedProducer]) -> None:
         """On the producer's loop."""
         try:
-            value = await self._saving.begin_commit()
+            value = await self.saving.begin_commit()
         except Exception as failure:
             if outcome.set_running_or_notify_cancel():
                 outcome.set_exception(failure)
@@ -107,15 +107,15 @@ class _Committer:
         if outcome.set_running_or_notify_cancel():
             outcome.set_result(value)
         else:
-            await self._saving.end_commit(is_stored=False)
+            await self.saving.end_commit(is_stored=False)
 
     def _give_turn_back(self, *, is_stored: bool) -> "concurrent.futures.Future[None]":
-        return asyncio.run_coroutine_threadsafe(self._saving.end_commit(is_stored=is_stored), self._saving.loop)
+        return asyncio.run_coroutine_threadsafe(self.saving.end_commit(is_stored=is_stored), self.saving.loop)
 
     async def _end(self, *, is_stored: bool) -> None:
         await asyncio.shield(asyncio.wrap_future(self._give_turn_back(is_stored=is_stored)))
 
-    async def _store(self, positions: Sequence[Entry], value: SavedProducer) -> None:
+    async def store(self, positions: Sequence[Entry], value: SavedProducer) -> None:
         metadata = self._brokers.metadata
         if metadata.cluster_id is None:
             metadata = await self._brokers.refresh(())
@@ -125,38 +125,38 @@ class _Committer:
             if failure.error.fatal():
                 self._stop(failure)
             raise
-        self._saving.started_from = self._last = value
+        self.saving.started_from = self.last = value
         for each in positions:
             self._held[each.topic, each.partition] = each
 
     def _stop(self, failure: KafkaException) -> None:
         try:
-            self._saving.loop.call_soon_threadsafe(self._saving.stop, failure)
+            self.saving.loop.call_soon_threadsafe(self.saving.stop, failure)
         except RuntimeError:
-            if not self._saving.loop.is_closed():  # else the producer was closed before
+            if not self.saving.loop.is_closed():  # else the producer was closed before
                 raise
 
     def _plan(self, value: SavedProducer, again_s: float) -> None:
-        if self._again is not None:
-            self._again.cancel()
+        if self.again is not None:
+            self.again.cancel()
         loop = asyncio.get_running_loop()
         this = weakref.ref(self)
 
         def again() -> None:
             found = this()
             if found is not None:
-                found._task = loop.create_task(found._commit_again(value, again_s))
+                found._task = loop.create_task(found.commit_again(value, again_s))
 
-        self._again = loop.call_later(again_s, again)
+        self.again = loop.call_later(again_s, again)
 
-    async def _commit_again(self, value: SavedProducer, again_s: float) -> None:
+    async def commit_again(self, value: SavedProducer, again_s: float) -> None:
         """The same boundary, made anew: it lives as long as its owner."""
-        async with self._turn:
-            if self._last is not value:
+        async with self.turn:
+            if self.last is not value:
                 return  # a newer boundary was committed while this waited: its positions are held by now
             fresh = replace(value, made_at_ms=int(wall_s() * 1000))
             try:
-                await self._store(list(self._held.values()), fresh)
+                await self.store(list(self._held.values()), fresh)
             except KafkaException as failure:
                 if failure.error.fatal() or failure.error.code() == KafkaError._DESTROY:
                     return  # taken over, or the consumer was closed
@@ -172,7 +172,7 @@ def _closed_meanwhile(outcome: concurrent.futures.Future[SavedProducer], taking:
         outcome.set_exception(KafkaException(KafkaError(KafkaError._DESTROY, "the producer was closed meanwhile")))
 
 
-_committers: "weakref.WeakKeyDictionary[ProducerSide, dict[tuple[int, str], _Committer]]" = weakref.WeakKeyDictionary()
+_committers: "weakref.WeakKeyDictionary[ProducerSide, dict[tuple[int, str], Committer]]" = weakref.WeakKeyDictionary()
 
 
 async def commit_with_producer(
@@ -197,7 +197,7 @@ async def commit_with_producer(
     committers = _committers.setdefault(saving, {})
     committer = committers.get((id(brokers), group))
     if committer is None:
-        committer = committers[id(brokers), group] = _Committer(brokers, group, saving, limit_bytes)
+        committer = committers[id(brokers), group] = Committer(brokers, group, saving, limit_bytes)
     return await committer.commit(positions, again_s)
 
 

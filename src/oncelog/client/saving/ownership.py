@@ -84,7 +84,7 @@ class Ownership(Generic[S]):
         await self._keeper.join()
         try:
             held = take_out(await self._keeper.held(), self._decode)
-            outcome = self._came_of(held, saved)
+            outcome = self.came_of(held, saved)
             if outcome in (Outcome.OPEN, Outcome.OWN):
                 return outcome
             self._taken_over = TakenOver(
@@ -97,7 +97,7 @@ class Ownership(Generic[S]):
             self._keeper.leave()  # a member has seen what the group holds; this one has not
             raise
 
-    def _came_of(self, held: Committed[S], saved: S) -> Outcome:
+    def came_of(self, held: Committed[S], saved: S) -> Outcome:
         mine = self._saves.term
         if mine is None and held.saved != self._started_from:
             return Outcome.OTHERS

@@ -105,7 +105,7 @@ class Replays:
     def match(self) -> None:
         """On the loop: whatever was offered or read back meanwhile."""
         for replay in tuple(self._running.values()):
-            self._match(replay)
+            self.match_one(replay)
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -146,7 +146,7 @@ class Replays:
                 async for portion in reading:
                     from_offset = portion[-1].offset + 1
                     replay.both.stands(portion)
-                    self._match(replay)
+                    self.match_one(replay)
                     while replay.both.slots_waiting > SLOTS_AHEAD:
                         replay.offered.clear()
                         await replay.offered.wait()
@@ -155,7 +155,7 @@ class Replays:
         except KafkaException as failure:
             self._stop(failure)
 
-    def _match(self, replay: Replay) -> None:
+    def match_one(self, replay: Replay) -> None:
         replay.offered.set()
         try:
             with in_words():

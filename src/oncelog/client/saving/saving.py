@@ -75,7 +75,7 @@ class Saving:
         self._doubtful: dict[Place, deque[Delivered]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
-        self._replays = Replays(
+        self.replays = Replays(
             engine.brokers, stored=self._dropped, report=engine.report, over=self._over, stop=self.stop
         )
         self._moved_at_s = self._saved_at_s = monotonic_s()
@@ -106,7 +106,7 @@ class Saving:
 
     def offer(self, partition: Unbatched, rows: list[Any], records: Callable[[list[Any]], Records]) -> list[Any]:
         """Rows of a partition that is in its replay; those behind it are given back, to be held until it is over."""
-        rest = self._replays.offer(partition, rows, records)
+        rest = self.replays.offer(partition, rows, records)
         self._engine.wake()
         return rest
 
@@ -251,13 +251,13 @@ class Saving:
             for partition in partitions:
                 each = resumed.get(partition.place)
                 if each is not None:  # one that is not part of the value cannot be produced to
-                    self._replays.begin(partition, each, any_generation=self._is_leased)
+                    self.replays.begin(partition, each, any_generation=self._is_leased)
 
         return prepare
 
     def missing(self) -> dict[Place, int]:
         """Outputs that stand in the log and that the application did not produce again so far."""
-        return self._replays.missing()
+        return self.replays.missing()
 
     # --- saving
 
@@ -370,7 +370,7 @@ class Saving:
 
     def turn(self) -> None:
         """Something may have been offered."""
-        self._replays.match()
+        self.replays.match()
 
     def delivered(self, action: Delivered) -> bool:
         """False: it is looked at first, and reported later."""
@@ -407,7 +407,7 @@ class Saving:
         """Nothing more is written."""
         if self._failure is None:
             self._failure = failure
-            self._replays.give_up(failure.error)
+            self.replays.give_up(failure.error)
             self._engine.stop(failure.error)
             for _, done in self._waiting.values():
                 if not done.done():
@@ -418,9 +418,9 @@ class Saving:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._replays.close()
+        await self.replays.close()
         given_up = self.failure or KafkaError(KafkaError._PURGE_INFLIGHT)
-        self._replays.give_up(given_up)
+        self.replays.give_up(given_up)
         for waiting in self._doubtful.values():
             while waiting:
                 self._engine.report_failed(waiting.popleft().batch, given_up)
@@ -435,7 +435,7 @@ class Saving:
             if action.was_in_doubt:
                 from_offset = self._book.partitions[place].next_offset
                 try:
-                    base_offset = await self._replays.check(action, from_offset, any_generation=self._is_leased)
+                    base_offset = await self.replays.check(action, from_offset, any_generation=self._is_leased)
                 except KafkaException as failure:
                     self.stop(failure)
             if self._failure is None:
@@ -448,7 +448,7 @@ class Saving:
 
     def _pending(self, place: Place) -> int:
         """Records that were handed over and that the book does not know yet."""
-        return self._engine.pending(place) + self._replays.outputs_waiting(place)
+        return self._engine.pending(place) + self.replays.outputs_waiting(place)
 
     def _dropped(self, place: Place, records: int, next_offset: int) -> None:
         assert self._book is not None

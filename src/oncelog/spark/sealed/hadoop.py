@@ -28,7 +28,7 @@ class HadoopStorage:
         companion = jvm.java.lang.Class.forName(
             _MANAGER, True, jvm.java.lang.Thread.currentThread().getContextClassLoader()
         )
-        self._manager = companion.getField("MODULE$").get(None).create(root, conf)
+        self.manager = companion.getField("MODULE$").get(None).create(root, conf)
 
     def names(self) -> list[str]:
         try:
@@ -59,7 +59,7 @@ class HadoopStorage:
             return False
         # Who comes second from here on leaves an unfinished file behind, which a later batch removes.
         try:
-            stream = self._manager.createAtomic(self.path(name), False)
+            stream = self.manager.createAtomic(self.path(name), False)
         except Py4JJavaError as error:
             if _is(error, _EXISTS):
                 return False
