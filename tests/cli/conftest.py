@@ -5,7 +5,8 @@ from itertools import count
 
 import pytest
 
-from oncelog.cli import _consume_loop, produce
+from oncelog.cli import produce
+from oncelog.cli.parts import consume_loop
 from oncelog.embedded import Server
 from tests.cli.running import Oncelog
 from tests.raw import RawConnection
@@ -29,8 +30,8 @@ def oncelog(server: Server) -> Oncelog:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How a command works where records are few, and how where they are many."""
     if request.param == "in columns":
-        monkeypatch.setattr(_consume_loop, "MANY_RECORDS", 1)
-        monkeypatch.setattr(_consume_loop, "FIRST_RECORDS", 1)
+        monkeypatch.setattr(consume_loop, "MANY_RECORDS", 1)
+        monkeypatch.setattr(consume_loop, "FIRST_RECORDS", 1)
         monkeypatch.setattr(produce, "MANY_LINES", 0)
     return str(request.param)
 

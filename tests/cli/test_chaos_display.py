@@ -9,7 +9,7 @@ import pytest
 
 from oncelog.chaos.outcome import Progress
 from oncelog.chaos.plan import Target
-from oncelog.cli._chaos_display import (
+from oncelog.cli.parts.chaos_display import (
     CLEAR_BELOW,
     DRAW_S,
     HIDE_CURSOR,

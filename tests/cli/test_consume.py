@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from oncelog.cli._consume_loop import ConsumeLoop, Limits
-from oncelog.cli._records import values
+from oncelog.cli.parts.consume_loop import ConsumeLoop, Limits
+from oncelog.cli.parts.records import values
 from oncelog.embedded import Server
 from tests.cli.running import Oncelog
 from tests.raw import RawConnection, Rec, batch

@@ -2,8 +2,8 @@
 
 import pytest
 
-from oncelog.cli._output import duration, table, yaml
-from oncelog.cli._records import unescape
+from oncelog.cli.parts.output import duration, table, yaml
+from oncelog.cli.parts.records import unescape
 
 
 def test_numbers_stand_to_the_right_and_a_dash_for_what_is_not_known() -> None:

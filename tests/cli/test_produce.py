@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.cli._lines import Fixed, Record, gathered, of_envelopes
-from oncelog.cli._records import envelopes
+from oncelog.cli.parts.lines import Fixed, Record, gathered, of_envelopes
+from oncelog.cli.parts.records import envelopes
 from oncelog.client.consumer.message import Message, Source
 from oncelog.embedded import Server
 from tests.cli.running import Oncelog

@@ -12,7 +12,7 @@ import pytest
 from oncelog.chaos.life import free_ports, listens
 from oncelog.chaos.outcome import Progress
 from oncelog.chaos.plan import Target
-from oncelog.cli._chaos_page import Page
+from oncelog.cli.parts.chaos_page import Page
 from oncelog.console.faults import FaultFile
 from tests.console.browser import Browser
 from tests.waiting import until
@@ -76,7 +76,7 @@ def test_a_port_that_is_taken_is_told_before_anything_starts(tmp_path: Path) -> 
 
 def test_the_page_can_be_at_an_address_of_ip_version_6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which not every machine has."""
-    monkeypatch.setattr("oncelog.cli._chaos_page.free_port", lambda host, port: 8080 if host == "::1" else 0)
+    monkeypatch.setattr("oncelog.cli.parts.chaos_page.free_port", lambda host, port: 8080 if host == "::1" else 0)
     assert Page("[::1]:0", tmp_path).address == "[::1]:8080"
 
 

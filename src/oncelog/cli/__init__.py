@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from oncelog import __version__
-from oncelog.cli._endings import forget_stdout
-from oncelog.cli._groups import Pointing
+from oncelog.cli.parts.endings import forget_stdout
+from oncelog.cli.parts.groups import Pointing
 
 INTERRUPTED = 130  # as a shell says it of a command that Ctrl-C ended
 # kcat's letters for what it does, of which one stands anywhere on its command line.

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from oncelog.cli._endings import speaks_to_brokers
-from oncelog.cli._groups import ListsAtFirst
-from oncelog.cli._options import Connecting, connecting, formatted
-from oncelog.cli._output import emit
-from oncelog.cli._rules import (
+from oncelog.cli.parts.endings import speaks_to_brokers
+from oncelog.cli.parts.groups import ListsAtFirst
+from oncelog.cli.parts.options import Connecting, connecting, formatted
+from oncelog.cli.parts.output import emit
+from oncelog.cli.parts.rules import (
     CLUSTER,
     EVERYTHING,
     EVERYWHERE,
@@ -82,7 +82,7 @@ def whom(body: Any) -> Any:
 @speaks_to_brokers
 def list_acls(to: Connecting, form: str, targets: Targets, principals: tuple[str, ...]) -> None:
     """Access rules, all or those about these things and principals."""
-    from oncelog.cli._cluster import opened
+    from oncelog.cli.parts.cluster import opened
 
     with opened(to, takes=on_cluster("Describe")) as cluster:
         found: dict[AclBinding, None] = {}
@@ -100,7 +100,7 @@ def list_acls(to: Connecting, form: str, targets: Targets, principals: tuple[str
 @speaks_to_brokers
 def add(to: Connecting, form: str, targets: Targets, operations: tuple[str, ...], **said: Any) -> None:
     """Make rules, and tell which: of all operations, where none is named. One that is there already is no failure."""
-    from oncelog.cli._cluster import each_outcome, opened
+    from oncelog.cli.parts.cluster import each_outcome, opened
     from oncelog.client.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
     who = _who(said) or _nothing("who: --allow-principal or --deny-principal")
@@ -155,7 +155,7 @@ def remove(
 
     With --allow-principal or --deny-principal it is those that `add` makes of the same words.
     """
-    from oncelog.cli._cluster import opened
+    from oncelog.cli.parts.cluster import opened
 
     who = _who(said)
     _refuse_too_much(is_all, targets, operations, principals, said)

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from oncelog.chaos.sinks import DIRECT, FLOW, SINKS
-from oncelog.cli._chaos_display import Display, Frame, is_plain_ascii, styled
-from oncelog.cli._chaos_login import login_of
-from oncelog.cli._endings import ended_by_sigterm, failure, forget_stdout, nearest, speaks_to_brokers
-from oncelog.cli._options import FILE_OPTION, GIVEN_OPTION
+from oncelog.cli.parts.chaos_display import Display, Frame, is_plain_ascii, styled
+from oncelog.cli.parts.chaos_login import login_of
+from oncelog.cli.parts.endings import ended_by_sigterm, failure, forget_stdout, nearest, speaks_to_brokers
+from oncelog.cli.parts.options import FILE_OPTION, GIVEN_OPTION
 from oncelog.cli.serve import CONSOLE_ADDRESS
 from oncelog.clock import wall_s
 
 if TYPE_CHECKING:
     from oncelog.chaos.outcome import Outcome, Pipeline, Progress
     from oncelog.chaos.plan import Target
-    from oncelog.cli._chaos_page import Page
+    from oncelog.cli.parts.chaos_page import Page
 
 CLIENTS: Final = ("oncelog", "librdkafka", "java")
 MESSAGES: Final = 1_000_000
@@ -245,7 +245,7 @@ def _check_options(given: dict[str, Any]) -> None:
 
 
 def _page(given: dict[str, Any], folder: Path) -> "Page | None":
-    from oncelog.cli._chaos_page import Page
+    from oncelog.cli.parts.chaos_page import Page
 
     address = given["console"]
     if address is None:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from oncelog.cli._endings import failure, speaks_to_brokers
-from oncelog.cli._groups import Pointing
-from oncelog.cli._options import Connecting, connecting, formatted, partitions_option, refuse_unless_address
-from oncelog.cli._output import emit
-from oncelog.cli._parents import keep_up
-from oncelog.cli._rules import on_cluster
+from oncelog.cli.parts.endings import failure, speaks_to_brokers
+from oncelog.cli.parts.groups import Pointing
+from oncelog.cli.parts.options import Connecting, connecting, formatted, partitions_option, refuse_unless_address
+from oncelog.cli.parts.output import emit
+from oncelog.cli.parts.parents import keep_up
+from oncelog.cli.parts.rules import on_cluster
 
 if TYPE_CHECKING:
-    from oncelog.cli._cluster import Cluster
+    from oncelog.cli.parts.cluster import Cluster
     from oncelog.slots import Place
 
 FIRST_PORT: Final = 9092
@@ -113,7 +113,7 @@ def describe(to: Connecting, form: str, names: tuple[str, ...], is_all: bool) ->
 
     A broker is up, stopping or down. LAG is how many records each follower lacks.
     """
-    from oncelog.cli._replicas import opened_past_who_hangs, rows_of, seen
+    from oncelog.cli.parts.replicas import opened_past_who_hangs, rows_of, seen
 
     with opened_past_who_hangs(to, "Describe") as cluster:
         places = cluster.places(names)
@@ -152,8 +152,8 @@ def elect(to: Connecting, form: str, names: tuple[str, ...], indexes: tuple[int,
 
     Brokers do it by themselves five minutes after that replica is back in sync (auto.leader.rebalance.enable).
     """
-    from oncelog.cli._cluster import each_outcome, partition_name
-    from oncelog.cli._replicas import opened_past_who_hangs
+    from oncelog.cli.parts.cluster import each_outcome, partition_name
+    from oncelog.cli.parts.replicas import opened_past_who_hangs
     from oncelog.client.types import TopicPartition
     from oncelog.slots import Place
 
@@ -205,7 +205,7 @@ def reassign(
     What is new is copied first, and nobody waits for that; then the others let go of it. `spread` finds by itself what
     to move.
     """
-    from oncelog.cli._replicas import alter, move, opened_past_who_hangs, seen
+    from oncelog.cli.parts.replicas import alter, move, opened_past_who_hangs, seen
 
     if is_cancelled == (target is not None):
         raise click.UsageError("where to? --to 1,2,3 names brokers, and --cancel takes a move back")
@@ -247,7 +247,7 @@ def spread(to: Connecting, form: str, names: tuple[str, ...], is_awaited: bool, 
 
     As many replicas as there are stay, and as few as possible move.
     """
-    from oncelog.cli._replicas import move, opened_past_who_hangs, refuse_while_moving, seen
+    from oncelog.cli.parts.replicas import move, opened_past_who_hangs, refuse_while_moving, seen
     from oncelog.client.admin.placement import spread as spread_over
 
     with opened_past_who_hangs(to) as cluster:
@@ -277,7 +277,7 @@ def retire(to: Connecting, form: str, is_tried: bool, node: int) -> None:
 
     What is up is not forgotten: stop it then, and give the command again.
     """
-    from oncelog.cli._replicas import move, opened_past_who_hangs, refuse_while_moving, seen
+    from oncelog.cli.parts.replicas import move, opened_past_who_hangs, refuse_while_moving, seen
     from oncelog.client.admin.placement import without
 
     with opened_past_who_hangs(to) as cluster:

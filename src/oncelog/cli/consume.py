@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oncelog.cli._endings import ended_by_sigterm, speaks_to_brokers
-from oncelog.cli._options import CONSUMER, Connecting, connecting, partitions_option
+from oncelog.cli.parts.endings import ended_by_sigterm, speaks_to_brokers
+from oncelog.cli.parts.options import CONSUMER, Connecting, connecting, partitions_option
 
 if TYPE_CHECKING:
-    from oncelog.cli._cluster import Cluster
-    from oncelog.cli._consume_loop import Limits
-    from oncelog.cli._records import Form, Renderer
-    from oncelog.cli._start_offsets import Range
+    from oncelog.cli.parts.cluster import Cluster
+    from oncelog.cli.parts.consume_loop import Limits
+    from oncelog.cli.parts.records import Form, Renderer
+    from oncelog.cli.parts.start_offsets import Range
     from oncelog.slots import Place
 
 
@@ -90,8 +90,8 @@ def command(
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C.
     """
-    from oncelog.cli._consume_loop import Limits
-    from oncelog.cli._start_offsets import parse_range
+    from oncelog.cli.parts.consume_loop import Limits
+    from oncelog.cli.parts.start_offsets import parse_range
 
     what = What(tuple(dict.fromkeys((*topics, *more_topics))), indexes, group, parse_range(offsets))
     _refuse_what_cannot_be_meant(what, to)
@@ -102,7 +102,7 @@ def command(
 
 
 def _refuse_what_cannot_be_meant(what: What, to: Connecting) -> None:
-    from oncelog.cli._start_offsets import Where
+    from oncelog.cli.parts.start_offsets import Where
 
     if not what.topics:
         raise click.UsageError("no topic is named: -t TOPIC")
@@ -120,9 +120,9 @@ def _refuse_what_cannot_be_meant(what: What, to: Connecting) -> None:
 
 
 def _consume(to: Connecting, what: What, shape: Shape, limits: "Limits") -> None:
-    from oncelog.cli._cluster import opened
-    from oncelog.cli._consume_loop import ConsumeLoop
-    from oncelog.cli._start_offsets import END_TIME, at_time
+    from oncelog.cli.parts.cluster import opened
+    from oncelog.cli.parts.consume_loop import ConsumeLoop
+    from oncelog.cli.parts.start_offsets import END_TIME, at_time
     from oncelog.client.consumer.consumer import Consumer
 
     form = _form(shape)  # what is wrong with it shows before anyone is asked
@@ -146,7 +146,7 @@ def _consume(to: Connecting, what: What, shape: Shape, limits: "Limits") -> None
 
 
 def _starts(cluster: "Cluster", places: "list[Place]", asked: "Range") -> "Mapping[Place, int]":
-    from oncelog.cli._start_offsets import BEGINNING_TIME, Where, starts
+    from oncelog.cli.parts.start_offsets import BEGINNING_TIME, Where, starts
     from oncelog.client.types import OFFSET_STORED
 
     if asked.start is None:
@@ -158,7 +158,7 @@ def _starts(cluster: "Cluster", places: "list[Place]", asked: "Range") -> "Mappi
 
 def _properties(to: Connecting, what: What) -> dict[str, object]:
     """Without a group nothing is committed; with one, what was written."""
-    from oncelog.cli._start_offsets import Where
+    from oncelog.cli.parts.start_offsets import Where
 
     start = what.range.start
     begins_at_end = start is not None and start.where is Where.END
@@ -175,20 +175,20 @@ def _properties(to: Connecting, what: What) -> dict[str, object]:
 
 def _form(shape: Shape) -> "Form | None":
     """None for JSON."""
-    from oncelog.cli import _records
+    from oncelog.cli.parts import records
 
-    null = _records.NULL if shape.prints_null else b""
-    delimiter = _records.unescape(shape.delimiter)
+    null = records.NULL if shape.prints_null else b""
+    delimiter = records.unescape(shape.delimiter)
     if shape.is_json:
         return None
     if shape.format is not None:
-        return _records.by_format(shape.format, null)
+        return records.by_format(shape.format, null)
     if shape.key_delimiter is not None:
-        return _records.keys_and_values(_records.unescape(shape.key_delimiter), delimiter, null)
-    return _records.values(delimiter, null)
+        return records.keys_and_values(records.unescape(shape.key_delimiter), delimiter, null)
+    return records.values(delimiter, null)
 
 
 def _envelopes(shape: Shape, leaders: "Mapping[Place, int]") -> "Renderer":
-    from oncelog.cli import _records
+    from oncelog.cli.parts import records
 
-    return _records.envelopes(_records.unescape(shape.delimiter), leaders)
+    return records.envelopes(records.unescape(shape.delimiter), leaders)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from oncelog.cli._endings import ended_by_sigterm, failure, speaks_to_brokers
-from oncelog.cli._options import SERVERS, Connecting, client_properties, connecting, pairs
+from oncelog.cli.parts.endings import ended_by_sigterm, failure, speaks_to_brokers
+from oncelog.cli.parts.options import SERVERS, Connecting, client_properties, connecting, pairs
 
 if TYPE_CHECKING:
     from oncelog.spark.copying.copy_planning import Plan

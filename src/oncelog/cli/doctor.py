@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from oncelog.cli._endings import speaks_to_brokers
-from oncelog.cli._options import ADMIN, DEFAULT_BROKER, SERVERS, Connecting, connecting
+from oncelog.cli.parts.endings import speaks_to_brokers
+from oncelog.cli.parts.options import ADMIN, DEFAULT_BROKER, SERVERS, Connecting, connecting
 
 if TYPE_CHECKING:
     from oncelog.doctor.finding import Finding

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from oncelog.cli._endings import failure, nearest
-from oncelog.cli._flow_runs import metrics_option, work
-from oncelog.cli._flow_trials import ends_with_2_where_it_cannot, lines_of_trial, told_of_trial
-from oncelog.cli._flows import (
+from oncelog.cli.parts.endings import failure, nearest
+from oncelog.cli.parts.flow_runs import metrics_option, work
+from oncelog.cli.parts.flow_trials import ends_with_2_where_it_cannot, lines_of_trial, told_of_trial
+from oncelog.cli.parts.flows import (
     damaged_option,
     flow_argument,
     loaded,
@@ -27,10 +27,10 @@ from oncelog.cli._flows import (
     told_of_state,
     told_of_unread,
 )
-from oncelog.cli._groups import ListsAtFirst
-from oncelog.cli._options import SERVERS, Connecting, connecting, formatted, pairs
-from oncelog.cli._output import emit
-from oncelog.cli._pinning import pin_hashes
+from oncelog.cli.parts.groups import ListsAtFirst
+from oncelog.cli.parts.options import SERVERS, Connecting, connecting, formatted, pairs
+from oncelog.cli.parts.output import emit
+from oncelog.cli.parts.pinning import pin_hashes
 
 if TYPE_CHECKING:
     from oncelog.client.types import NewTopic

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from oncelog.cli._endings import failure, nearest, speaks_to_brokers, words_of
-from oncelog.cli._groups import ListsAtFirst
-from oncelog.cli._options import Connecting, connecting, formatted, partitions_option
-from oncelog.cli._output import emit
-from oncelog.cli._rules import on_group
+from oncelog.cli.parts.endings import failure, nearest, speaks_to_brokers, words_of
+from oncelog.cli.parts.groups import ListsAtFirst
+from oncelog.cli.parts.options import Connecting, connecting, formatted, partitions_option
+from oncelog.cli.parts.output import emit
+from oncelog.cli.parts.rules import on_group
 
 if TYPE_CHECKING:
-    from oncelog.cli._cluster import Cluster
+    from oncelog.cli.parts.cluster import Cluster
     from oncelog.client.admin import GroupDescription
     from oncelog.client.errors import KafkaException
     from oncelog.client.types import TopicPartition
@@ -32,7 +32,7 @@ def command() -> None:
 @speaks_to_brokers
 def list_groups(to: Connecting, form: str) -> None:
     """All groups, with their states, and the protocol by which their members agree."""
-    from oncelog.cli._cluster import opened
+    from oncelog.cli.parts.cluster import opened
 
     with opened(to) as cluster:
         cluster.metadata()
@@ -56,7 +56,7 @@ def list_groups(to: Connecting, form: str) -> None:
 @speaks_to_brokers
 def describe(to: Connecting, form: str, names: tuple[str, ...]) -> None:
     """Committed offsets, how far they are behind the end, and whose partitions they are. Without a name: all groups."""
-    from oncelog.cli._cluster import opened
+    from oncelog.cli.parts.cluster import opened
 
     with opened(to) as cluster:
         described = _described(cluster, names or _all(cluster))
@@ -163,7 +163,7 @@ def _committed(cluster: "Cluster", group: str) -> "dict[Place, TopicPartition]":
 
 def _ends(cluster: "Cluster", places: "set[Place]") -> "dict[Place, int]":
     """Of those whose topics are still there."""
-    from oncelog.cli._start_offsets import END_TIME
+    from oncelog.cli.parts.start_offsets import END_TIME
 
     known = cluster.metadata().topics
     there = [each for each in places if each.topic in known and each.partition in known[each.topic].partitions]
@@ -176,7 +176,7 @@ def _ends(cluster: "Cluster", places: "set[Place]") -> "dict[Place, int]":
 @speaks_to_brokers
 def delete(to: Connecting, names: tuple[str, ...]) -> None:
     """Remove groups without members, with all offsets that they committed."""
-    from oncelog.cli._cluster import opened
+    from oncelog.cli.parts.cluster import opened
     from oncelog.client.errors import KafkaError, KafkaException
 
     with opened(to) as cluster:
@@ -216,8 +216,8 @@ def reset(
     group: str,
 ) -> None:
     """Commit other offsets for a group without members; prints what was and what is."""
-    from oncelog.cli._cluster import opened
-    from oncelog.cli._start_offsets import EXPECTED_OF_RESET, Where, parse_start, starts
+    from oncelog.cli.parts.cluster import opened
+    from oncelog.cli.parts.start_offsets import EXPECTED_OF_RESET, Where, parse_start, starts
 
     spot = parse_start(offset, EXPECTED_OF_RESET)
     if spot.where is Where.STORED:

@@ -4,10 +4,10 @@ from typing import Any
 
 import click
 
-from oncelog.cli._endings import failure, speaks_to_brokers
-from oncelog.cli._options import Connecting, connecting, formatted
-from oncelog.cli._output import duration, emit
-from oncelog.cli._rules import on_cluster
+from oncelog.cli.parts.endings import failure, speaks_to_brokers
+from oncelog.cli.parts.options import Connecting, connecting, formatted
+from oncelog.cli.parts.output import duration, emit
+from oncelog.cli.parts.rules import on_cluster
 
 COLUMNS = ("topic", "partition", "lifetime", "live", "remembered", "capacity", "full")
 
@@ -25,7 +25,7 @@ def command(to: Connecting, form: str, topics: tuple[str, ...]) -> None:
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C.
     """
-    from oncelog.cli._cluster import is_unsupported, opened
+    from oncelog.cli.parts.cluster import is_unsupported, opened
     from oncelog.client.errors import KafkaException
     from oncelog.client.types import TopicPartition
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from oncelog.cli._endings import ended_by_sigterm, speaks_to_brokers
-from oncelog.cli._options import PRODUCER, Connecting, connecting
+from oncelog.cli.parts.endings import ended_by_sigterm, speaks_to_brokers
+from oncelog.cli.parts.options import PRODUCER, Connecting, connecting
 
 if TYPE_CHECKING:
-    from oncelog.cli._lines import Fixed
-    from oncelog.cli._record_sender import RecordSender
+    from oncelog.cli.parts.lines import Fixed
+    from oncelog.cli.parts.record_sender import RecordSender
 
 # How long Ctrl-C leaves for what was read already.
 INTERRUPTED_FLUSH_S = 5.0
@@ -84,9 +84,9 @@ def command(
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C.
     """
-    from oncelog.cli._lines import Fixed
-    from oncelog.cli._record_sender import Target
-    from oncelog.cli._records import unescape
+    from oncelog.cli.parts.lines import Fixed
+    from oncelog.cli.parts.record_sender import Target
+    from oncelog.cli.parts.records import unescape
 
     source = Source(files, are_lines, is_json, unescape(delimiter))
     if not source.delimiter:
@@ -109,7 +109,7 @@ def command(
 @contextmanager
 def _sender(properties: dict[str, Any], to: Connecting, target: Any, count: int | None) -> "Iterator[RecordSender]":
     """What was read before Ctrl-C, or before a record that is refused, is still sent, for a while."""
-    from oncelog.cli._record_sender import RecordSender
+    from oncelog.cli.parts.record_sender import RecordSender
     from oncelog.client.errors import KafkaException
 
     sender = RecordSender(properties, to.timeout_s, target, count)
@@ -129,7 +129,7 @@ def _sender(properties: dict[str, Any], to: Connecting, target: Any, count: int 
 
 
 def _produce(sender: "RecordSender", source: Source, fixed: "Fixed") -> None:
-    from oncelog.cli._lines import Record
+    from oncelog.cli.parts.lines import Record
 
     if source.files and not (source.are_lines or source.is_json):
         for file in source.files:
@@ -145,8 +145,8 @@ def _produce(sender: "RecordSender", source: Source, fixed: "Fixed") -> None:
 
 
 def _send_stream(sender: "RecordSender", name: str, stream: BinaryIO, source: Source, fixed: "Fixed") -> None:
-    from oncelog.cli import _columns
-    from oncelog.cli._lines import cells_of, gathered, of_envelopes, of_lines, pieces
+    from oncelog.cli.parts import columns
+    from oncelog.cli.parts.lines import cells_of, gathered, of_envelopes, of_lines, pieces
 
     is_plain = fixed.is_plain and not source.is_json
     first_line = 1
@@ -154,7 +154,7 @@ def _send_stream(sender: "RecordSender", name: str, stream: BinaryIO, source: So
     for lines in found:
         if sender.is_over:
             return
-        if first_line > MANY_LINES and fixed.are_cells and not source.is_json and _columns.are_there():
+        if first_line > MANY_LINES and fixed.are_cells and not source.is_json and columns.are_there():
             for many in gathered(chain((lines,), found), stream):
                 sender.send_columns(*cells_of(many, fixed))
                 if sender.is_over:

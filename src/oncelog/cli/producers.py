@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from oncelog.cli._endings import speaks_to_brokers
-from oncelog.cli._options import Connecting, connecting, formatted, partitions_option
-from oncelog.cli._output import duration, emit
+from oncelog.cli.parts.endings import speaks_to_brokers
+from oncelog.cli.parts.options import Connecting, connecting, formatted, partitions_option
+from oncelog.cli.parts.output import duration, emit
 
 if TYPE_CHECKING:
-    from oncelog.cli._cluster import Cluster
+    from oncelog.cli.parts.cluster import Cluster
     from oncelog.slots import Place
 
 COLUMNS = ("partition", "pid", "generation", "last_sequence", "last_offset", "last_write", "lease_left")
@@ -29,7 +29,7 @@ def command(to: Connecting, form: str, indexes: tuple[int, ...], topic: str) -> 
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C.
     """
-    from oncelog.cli._cluster import opened
+    from oncelog.cli.parts.cluster import opened
 
     with opened(to) as cluster:
         found = _producers(cluster, cluster.places([topic], indexes))
@@ -41,7 +41,7 @@ def command(to: Connecting, form: str, indexes: tuple[int, ...], topic: str) -> 
 
 
 def _producers(cluster: "Cluster", places: "list[Place]") -> list[dict[str, Any]]:
-    from oncelog.cli._cluster import is_unsupported
+    from oncelog.cli.parts.cluster import is_unsupported
     from oncelog.client.errors import KafkaException
     from oncelog.client.types import TopicPartition
 

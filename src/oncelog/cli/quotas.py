@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from oncelog.cli._endings import speaks_to_brokers
-from oncelog.cli._groups import ListsAtFirst
-from oncelog.cli._options import Connecting, connecting, formatted, pairs
-from oncelog.cli._output import emit
-from oncelog.cli._rules import on_cluster
+from oncelog.cli.parts.endings import speaks_to_brokers
+from oncelog.cli.parts.groups import ListsAtFirst
+from oncelog.cli.parts.options import Connecting, connecting, formatted, pairs
+from oncelog.cli.parts.output import emit
+from oncelog.cli.parts.rules import on_cluster
 
 if TYPE_CHECKING:
     from oncelog.client.admin import QuotaEntity
@@ -41,7 +41,7 @@ def command() -> None:
 @speaks_to_brokers
 def list_quotas(to: Connecting, form: str, user: str | None, client_id: str | None, ip: str | None) -> None:
     """All quotas, or those of a user, a client id or an address."""
-    from oncelog.cli._cluster import opened
+    from oncelog.cli.parts.cluster import opened
 
     with opened(to, takes=on_cluster("DescribeConfigs")) as cluster:
         found = cluster.admin.describe_client_quotas(_names(user, client_id, ip)).result()
@@ -108,7 +108,7 @@ def _told(entity: "QuotaEntity") -> dict[str, Any]:
 
 
 def _alter(to: Connecting, entity: "QuotaEntity", changes: dict[str, float | None]) -> None:
-    from oncelog.cli._cluster import each_outcome, opened
+    from oncelog.cli.parts.cluster import each_outcome, opened
 
     with opened(to) as cluster:
         futures = cluster.admin.alter_client_quotas({entity: changes})

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from oncelog.cli._options import refuse_unless_address
-from oncelog.cli._parents import keep_up
+from oncelog.cli.parts.options import refuse_unless_address
+from oncelog.cli.parts.parents import keep_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable

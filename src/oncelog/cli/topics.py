@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from oncelog.cli._endings import speaks_to_brokers
-from oncelog.cli._groups import ListsAtFirst
-from oncelog.cli._least_rights import ROLES, Needs, parts
-from oncelog.cli._options import Connecting, PartitionCount, connecting, formatted, pairs
-from oncelog.cli._output import emit
-from oncelog.cli._rules import Principal, command_of
+from oncelog.cli.parts.endings import speaks_to_brokers
+from oncelog.cli.parts.groups import ListsAtFirst
+from oncelog.cli.parts.least_rights import ROLES, Needs, parts
+from oncelog.cli.parts.options import Connecting, PartitionCount, connecting, formatted, pairs
+from oncelog.cli.parts.output import emit
+from oncelog.cli.parts.rules import Principal, command_of
 
 if TYPE_CHECKING:
-    from oncelog.cli._cluster import Cluster
+    from oncelog.cli.parts.cluster import Cluster
     from oncelog.client.consumer.cluster_metadata import TopicMetadata
 
 names_argument = click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
@@ -39,7 +39,7 @@ def command() -> None:
 @speaks_to_brokers
 def list_topics(to: Connecting, form: str, names: tuple[str, ...]) -> None:
     """All topics, with their partitions and replicas."""
-    from oncelog.cli._cluster import opened
+    from oncelog.cli.parts.cluster import opened
 
     with opened(to) as cluster:
         known = cluster.topics(names) if names else cluster.metadata().topics
@@ -64,7 +64,7 @@ def list_topics(to: Connecting, form: str, names: tuple[str, ...]) -> None:
 @speaks_to_brokers
 def describe(to: Connecting, form: str, is_all: bool, names: tuple[str, ...]) -> None:
     """Partitions with their leaders and offsets, and the settings that differ from the defaults."""
-    from oncelog.cli._cluster import opened
+    from oncelog.cli.parts.cluster import opened
 
     with opened(to) as cluster:
         partitions = _partitions(cluster, names)
@@ -91,7 +91,7 @@ def _without(row: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _partitions(cluster: "Cluster", names: tuple[str, ...]) -> list[dict[str, Any]]:
-    from oncelog.cli._start_offsets import BEGINNING_TIME, END_TIME
+    from oncelog.cli.parts.start_offsets import BEGINNING_TIME, END_TIME
     from oncelog.slots import Place
 
     topics = cluster.topics(names)
@@ -142,7 +142,7 @@ def create(
     names: tuple[str, ...],
 ) -> None:
     """Make topics."""
-    from oncelog.cli._cluster import each_outcome, opened
+    from oncelog.cli.parts.cluster import each_outcome, opened
     from oncelog.client.errors import KafkaError
     from oncelog.client.types import NewTopic
 
@@ -168,7 +168,7 @@ def _is_ready(topic: "TopicMetadata | None", partitions: int = 1) -> bool:
 @speaks_to_brokers
 def delete(to: Connecting, may_lack: bool, names: tuple[str, ...]) -> None:
     """Remove topics with all their records, at once and for good."""
-    from oncelog.cli._cluster import each_outcome, opened
+    from oncelog.cli.parts.cluster import each_outcome, opened
     from oncelog.client.errors import KafkaError
 
     with opened(to) as cluster:
@@ -190,7 +190,7 @@ def alter(
     to: Connecting, partitions: int | None, configs: tuple[str, ...], unset: tuple[str, ...], names: tuple[str, ...]
 ) -> None:
     """Add partitions, or change settings. Keys go to other partitions once there are more of them."""
-    from oncelog.cli._cluster import each_outcome, opened
+    from oncelog.cli.parts.cluster import each_outcome, opened
     from oncelog.client.admin import AlterConfig, AlterOperation, ConfigResource, ResourceType
     from oncelog.client.types import NewPartitions
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from oncelog.cli._endings import failure, nearest, speaks_to_brokers
-from oncelog.cli._groups import ListsAtFirst
-from oncelog.cli._options import Connecting, connecting, formatted
-from oncelog.cli._output import emit
-from oncelog.cli._rules import on_cluster
+from oncelog.cli.parts.endings import failure, nearest, speaks_to_brokers
+from oncelog.cli.parts.groups import ListsAtFirst
+from oncelog.cli.parts.options import Connecting, connecting, formatted
+from oncelog.cli.parts.output import emit
+from oncelog.cli.parts.rules import on_cluster
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from oncelog.cli._cluster import Cluster
+    from oncelog.cli.parts.cluster import Cluster
     from oncelog.client.admin import UserScramCredentialAlteration, UserScramCredentialsDescription
     from oncelog.security.documents import Change, Document
 
@@ -59,7 +59,7 @@ def command() -> None:
 @speaks_to_brokers
 def list_users(to: Connecting, form: str, data: Path | None, cluster: str | None, names: tuple[str, ...]) -> None:
     """All users, or those that are named, with their mechanisms."""
-    from oncelog.cli._cluster import opened
+    from oncelog.cli.parts.cluster import opened
 
     if data is not None or cluster is not None:
         users = _stored(data, cluster)
@@ -142,7 +142,7 @@ def remove(to: Connecting, data: Path | None, cluster: str | None, mechanisms: t
 
         _change_stored(data, cluster, lambda: removing(name, mechanisms))
         return
-    from oncelog.cli._cluster import opened
+    from oncelog.cli.parts.cluster import opened
     from oncelog.client.admin import UserScramCredentialDeletion
 
     with opened(to, takes=on_cluster("Alter")) as found:
@@ -169,7 +169,7 @@ def _named(name: str, users: dict[str, T]) -> T:
 
 def _alter(to: Connecting, alterations: "list[UserScramCredentialAlteration]") -> None:
     """One after the other: Kafka takes a user only once in a request."""
-    from oncelog.cli._cluster import opened
+    from oncelog.cli.parts.cluster import opened
 
     with opened(to, takes=on_cluster("Alter")) as cluster:
         cluster.metadata()

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from oncelog import machine_code
-from oncelog.cli._endings import ended_by_sigterm, failure
+from oncelog.cli.parts.endings import ended_by_sigterm, failure
 
 
 @click.command(name="warm")

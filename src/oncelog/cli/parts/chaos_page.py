@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oncelog.cli._endings import failure
+from oncelog.cli.parts.endings import failure
 from oncelog.console.faults import Fault, FaultFile
 from oncelog.settings import SettingsError, parse_address
 

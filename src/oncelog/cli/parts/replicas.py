@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import click
 
-from oncelog.cli._cluster import Cluster, each_outcome, opened, partition_name
-from oncelog.cli._endings import failure
-from oncelog.cli._options import Connecting
-from oncelog.cli._output import emit
-from oncelog.cli._rules import on_cluster
+from oncelog.cli.parts.cluster import Cluster, each_outcome, opened, partition_name
+from oncelog.cli.parts.endings import failure
+from oncelog.cli.parts.options import Connecting
+from oncelog.cli.parts.output import emit
+from oncelog.cli.parts.rules import on_cluster
 from oncelog.client.admin import ConfigResource, Move, Replicas, ResourceType
 from oncelog.client.types import TopicPartition
 from oncelog.clock import monotonic_s

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from oncelog.cli import _columns
-from oncelog.cli._columns import ColumnRenderer
-from oncelog.cli._endings import failure, words_of
-from oncelog.cli._rules import Given, on_group
+from oncelog.cli.parts import columns
+from oncelog.cli.parts.columns import ColumnRenderer
+from oncelog.cli.parts.endings import failure, words_of
+from oncelog.cli.parts.rules import Given, on_group
 from oncelog.client.consumer.message import Message
 from oncelog.client.errors import KafkaError
 from oncelog.client.types import TopicPartition
 from oncelog.slots import Place
 
 if TYPE_CHECKING:
-    from oncelog.cli._records import Form, Renderer
+    from oncelog.cli.parts.records import Form, Renderer
     from oncelog.client.consumer.consumer import Consumer
 
 
@@ -105,8 +105,8 @@ class ConsumeLoop:
 
     def _begin_columns(self, form: "Form") -> None:
         self._form = None  # whatever comes of it, it is tried once
-        if _columns.are_there():
-            self._render_columns = _columns.renderer(form)
+        if columns.are_there():
+            self._render_columns = columns.renderer(form)
 
     def _write_columns(self, found: list[Any]) -> bool:
         """RecordBatches, and messages that are errors; False where there was nothing."""

@@ -6,9 +6,9 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TypeVar
 
-from oncelog.cli._endings import failure, lacks_a_right, nearest, words_of
-from oncelog.cli._options import ADMIN, Connecting
-from oncelog.cli._rules import Given
+from oncelog.cli.parts.endings import failure, lacks_a_right, nearest, words_of
+from oncelog.cli.parts.options import ADMIN, Connecting
+from oncelog.cli.parts.rules import Given
 from oncelog.client.admin import Admin
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, TopicMetadata
 from oncelog.client.errors import KafkaError, KafkaException

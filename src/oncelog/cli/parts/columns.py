@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from oncelog.cli._records import Form
+    from oncelog.cli.parts.records import Form
 
 ColumnRenderer = Callable[[Any], Any]  # a RecordBatch to bytes
 

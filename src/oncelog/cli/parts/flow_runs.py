@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from oncelog.cli._options import Connecting, refuse_unless_address
+from oncelog.cli.parts.options import Connecting, refuse_unless_address
 
 if TYPE_CHECKING:
     from oncelog.flow import Flow

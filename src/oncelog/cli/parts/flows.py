@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from oncelog.cli._endings import failure, nearest, speaks_to_brokers
-from oncelog.cli._options import Connecting
+from oncelog.cli.parts.endings import failure, nearest, speaks_to_brokers
+from oncelog.cli.parts.options import Connecting
 
 if TYPE_CHECKING:
     from oncelog.flow import Flow

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oncelog.cli import _columns
-from oncelog.cli._cluster import refuse_unless_there
-from oncelog.cli._endings import failure, nearest, words_of
-from oncelog.cli._lines import Record
+from oncelog.cli.parts import columns
+from oncelog.cli.parts.cluster import refuse_unless_there
+from oncelog.cli.parts.endings import failure, nearest, words_of
+from oncelog.cli.parts.lines import Record
 from oncelog.client.errors import KafkaError, KafkaException, error_of
 from oncelog.client.producer.producer import Producer
 from oncelog.client.properties import producer_settings
@@ -73,7 +73,7 @@ class RecordSender:
         assert topic is not None
         if not values:
             return
-        table = _columns.table_of(values, keys, None if partition == CHOSEN else partition)
+        table = columns.table_of(values, keys, None if partition == CHOSEN else partition)
         try:
             self._producer.send(topic, table, self._sent)
         except KafkaException as refusal:

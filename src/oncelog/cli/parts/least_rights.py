@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from oncelog.cli._rules import Given, Target
+from oncelog.cli.parts.rules import Given, Target
 
 SINK_TOPIC: Final = "oncelog.sink."
 COPY_TOPIC: Final = "oncelog.copy."

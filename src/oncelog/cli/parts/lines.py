@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
-from oncelog.cli._endings import failure
+from oncelog.cli.parts.endings import failure
 
 CHUNK_BYTES = 1 << 20
 GATHERED_BYTES = 8 << 20

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from oncelog.cli._rules import Given
+    from oncelog.cli.parts.rules import Given
 
 TERMINATED = 143  # 128 and the number of SIGTERM, as a shell says it
 
@@ -83,7 +83,7 @@ def lacks_a_right(error: object) -> bool:
 
 
 def _remedy(error: object, takes: "Given | None") -> str:
-    from oncelog.cli._rules import command_of
+    from oncelog.cli.parts.rules import command_of
     from oncelog.client.errors import KafkaError
 
     if takes is None or error == KafkaError.TOPIC_AUTHORIZATION_FAILED:

@@ -7,8 +7,8 @@ from enum import Enum
 
 import click
 
-from oncelog.cli._cluster import Cluster
-from oncelog.cli._endings import failure
+from oncelog.cli.parts.cluster import Cluster
+from oncelog.cli.parts.endings import failure
 from oncelog.slots import Place
 
 BEGINNING_TIME, END_TIME = -2, -1

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from oncelog.chaos.sinks import KAFKA
-from oncelog.cli._options import ADMIN, connecting_by
+from oncelog.cli.parts.options import ADMIN, connecting_by
 
 
 def login_of(given: dict[str, Any]) -> dict[str, str]:
