@@ -12,6 +12,7 @@ from oncelog.flow.messages import Changes, ColumnChanges
 
 MOST_BEHIND: Final = 4  # times as many rows of columns as there are keys, before they are put in place
 LEAST_BEHIND: Final = 1_000
+MOST_BEHIND_BYTES: Final = 64 << 20  # far below the 2 GiB that an offset of Arrow reaches
 
 
 class Entries(Mapping[bytes, bytes]):
@@ -86,7 +87,8 @@ class Entries(Mapping[bytes, bytes]):
             if self.behind and self.behind[0].owner is not columns.owner:
                 self._put_in_place()
             self.behind.append(columns)
-            if sum(map(len, self.behind)) > LEAST_BEHIND + MOST_BEHIND * columns.keys_known:
+            is_long = sum(map(len, self.behind)) > LEAST_BEHIND + MOST_BEHIND * columns.keys_known
+            if is_long or sum(each.size_bytes for each in self.behind) > MOST_BEHIND_BYTES:
                 self._put_in_place()
 
     def settle(self) -> None:
