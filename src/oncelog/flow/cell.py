@@ -15,7 +15,7 @@ from typing import Final
 from oncelog.clock import Now
 from oncelog.error_codes import NAMES
 from oncelog.error_codes import ErrorCodes as Code
-from oncelog.flow.cell_context import Encode, encoded_rows
+from oncelog.flow.cell_context import Context, Encode, encoded_rows
 from oncelog.flow.description import Holder, Limits, Stage
 from oncelog.flow.formats import Unreadable, shown
 from oncelog.flow.holding import Holding
@@ -55,10 +55,11 @@ class Cell:
         encode: Encode = encoded_rows,
     ) -> None:
         """`copy`: what another life of a holder knew at its end."""
-        holding = Holding(stage, work, holder, limits, now, random=random, copy=copy, encode=encode)
+        context = Context(stage, work, holder, limits, now, random=random, encode=encode)
+        holding = Holding(context, copy)
         self.stage = stage
         self.parts = holding
-        self._context, self._sender = holding.context, holding.context.sender
+        self._context, self._sender = context, context.sender
         self._inputs, self._outputs = holding.inputs, holding.outputs
         self._commits, self._leaving = holding.commits, holding.leaving
 

@@ -2,49 +2,36 @@
 table (`actions.py`) work on it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from oncelog.clock import Now
-from oncelog.flow.cell_context import Context, Encode
+from oncelog.flow.cell_context import Context
 from oncelog.flow.cell_files import CellFiles
 from oncelog.flow.cell_inputs import CellInputs
 from oncelog.flow.cell_outputs import CellOutputs
 from oncelog.flow.commits import Commits
 from oncelog.flow.deadlines import Deadlines
-from oncelog.flow.description import Holder, Limits, Stage
 from oncelog.flow.formats import Held
 from oncelog.flow.held import outputs_of
 from oncelog.flow.journal import Journal
 from oncelog.flow.leaving import Leaving
-from oncelog.flow.messages import Outputs, Work
+from oncelog.flow.messages import Outputs
 from oncelog.flow.own_journal import OwnJournal
 from oncelog.flow.states import State
 from oncelog.slots import Place
 
 
 class Holding:
-    def __init__(
-        self,
-        stage: Stage,
-        work: Work,
-        holder: Holder,
-        limits: Limits,
-        now: Now,
-        *,
-        random: Callable[[], float],
-        copy: Journal | None,
-        encode: Encode,
-    ) -> None:
+    def __init__(self, context: Context, copy: Journal | None) -> None:
         self.state = State.READING  # the table's alone to change
         self.why = ""  # it fails, or ended
-        self.context = Context(stage, work, holder, limits, now, random=random, encode=encode)
-        self.deadlines = Deadlines(self.context)
-        self.journal = OwnJournal(self.context, copy)
-        self.inputs = CellInputs(self.context)
-        self.outputs = CellOutputs(self.context)
-        self.files = CellFiles(self.context)
-        self.commits = Commits(self.context)
-        self.leaving = Leaving(self.context)
+        self.context = context
+        self.deadlines = Deadlines(context)
+        self.journal = OwnJournal(context, copy)
+        self.inputs = CellInputs(context)
+        self.outputs = CellOutputs(context)
+        self.files = CellFiles(context)
+        self.commits = Commits(context)
+        self.leaving = Leaving(context)
 
     def fails(self, why: str) -> None:
         self.why = f"{self.context.stage.title}: {why}"
