@@ -8,7 +8,6 @@ from typing import Final
 
 _EMPTY: Final = frozenset({""})
 _OPENSSL: Final = "Python's ssl module has no place for it"
-_C_ONLY: Final = "it belongs to librdkafka's C interface"
 _GRANT: Final = "only the grant client_credentials is spoken"
 
 # name: (values that ask for nothing, why any other is refused)

@@ -21,10 +21,6 @@ from oncelog.server.packing import packed_aside
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 MANY_KEYS = 4
 _RESOURCES = {GROUP: Resource.GROUP, TRANSACTION: Resource.TRANSACTIONAL_ID}
-_REFUSED = {
-    GROUP: ErrorCode.group_authorization_failed,
-    TRANSACTION: ErrorCode.transactional_id_authorization_failed,
-}
 NOT_YET = "No broker leads the partition where it is kept at the moment; ask again."
 
 Brokers = dict[int, tuple[str, int]]  # host and port
