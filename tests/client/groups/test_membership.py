@@ -77,7 +77,7 @@ class Told:
         return action
 
     def settle(self, *places: tuple[str, int], generation: int = 1) -> "Told":
-        if self.machine.node_id is None:
+        if self.machine.coordinator is None:
             self.find()
         self.joined(generation)
         self.synced(*places)

@@ -180,7 +180,7 @@ class Membership(Participant):
         if error_code == KafkaError.REBALANCE_IN_PROGRESS:
             self._want_join("the group rebalances")
         elif error_code in COORDINATOR_MOVED:
-            self.node_id = None
+            self._node_id = None
         elif error_code in THROWN_OUT or not is_retriable(error_code):
             self._refused(error_code, now_ms)
         else:
@@ -194,7 +194,7 @@ class Membership(Participant):
     def failed(self, request_id: int, error: KafkaError, now_ms: int) -> None:
         """No answer came: the connection broke, it took too long, or nobody could be asked."""
         if self.heartbeats.failed(request_id):
-            self.node_id = None
+            self._node_id = None
             return
         asked = self._answered(request_id)
         if asked is not None:
@@ -224,7 +224,7 @@ class Membership(Participant):
             return
         self._pause(now_ms)
         if code in COORDINATOR_MOVED or code < 0:
-            self.node_id = None
+            self._node_id = None
         if not is_retriable(code):
             self._report(error or error_of(code))
 
@@ -279,13 +279,13 @@ class Membership(Participant):
 
     @property
     def _is_joining(self) -> bool:
-        return self._joined is not None or (self._asked is not None and self.node_id is not None)
+        return self._joined is not None or (self._asked is not None and self._node_id is not None)
 
     @property
     def _is_beating(self) -> bool:
         """A member that waits to join, which the coordinator keeps anyway, goes on only for what it still owns: should
         the join be lost on its way, that would be given to another after the time of a session."""
-        is_member = self.member.generation != NO_GENERATION and self.node_id is not None
+        is_member = self.member.generation != NO_GENERATION and self._node_id is not None
         return is_member and (bool(self.owned) or not self._is_joining)
 
     @property
@@ -306,7 +306,7 @@ class Membership(Participant):
         if now_ms >= self._polled_ms + self.limits.rebalance_timeout_ms:
             self._poll_out()
         elif self._is_expiring and now_ms >= self.heartbeats.expires_ms:
-            self.node_id = None
+            self._node_id = None
             self._thrown_out("no heartbeat was answered for the time of a session", KafkaError.ILLEGAL_GENERATION)
 
     def _poll_out(self) -> None:
@@ -315,8 +315,8 @@ class Membership(Participant):
         words = error.str()
         self._report(error)
         self._is_polled_out = True
-        if self.member.member_id and self.node_id is not None and self.limits.instance_id is None:
-            self._out.append(Leave(next(self._request_ids), self.node_id, self.member.member_id, words))
+        if self.member.member_id and self._node_id is not None and self.limits.instance_id is None:
+            self._out.append(Leave(next(self._request_ids), self._node_id, self.member.member_id, words))
         self._thrown_out(words)
         self.thrown_out = error
 
@@ -330,13 +330,13 @@ class Membership(Participant):
             return self._say_goodbye()
         if self._is_polled_out:
             return False
-        if self.node_id is None:
+        if self._node_id is None:
             return self._ask(FindCoordinator(next(self._request_ids)))
         if self._joined is not None:
             return self._share_or_sync(self._joined)
         if self._shares is not None:
             return self._take_on(self._shares)
-        return self._join(self.node_id) if self._join_reason is not None else False
+        return self._join(self._node_id) if self._join_reason is not None else False
 
     def _say_goodbye(self) -> bool:
         self._shares, self._join_reason = None, None
@@ -344,8 +344,8 @@ class Membership(Participant):
             return self._call(Revoke(self.owned, is_lost=False))
         member_id, self._topics, self.thrown_out = self.member.member_id, frozenset(), None
         self.heartbeats.stop()
-        if member_id and self.node_id is not None and self.limits.instance_id is None:
-            return self._ask(Leave(next(self._request_ids), self.node_id, member_id, "the consumer is closed"))
+        if member_id and self._node_id is not None and self.limits.instance_id is None:
+            return self._ask(Leave(next(self._request_ids), self._node_id, member_id, "the consumer is closed"))
         self.member = Member(instance_id=self.limits.instance_id)
         return False
 
@@ -389,10 +389,10 @@ class Membership(Participant):
         return self._call(Assign(added)) if added or not self._is_cooperative else True
 
     def _beat(self, now_ms: int) -> None:
-        if self.node_id is not None and self._is_beating and not self._is_stopped and self.heartbeats.is_due(now_ms):
+        if self._node_id is not None and self._is_beating and not self._is_stopped and self.heartbeats.is_due(now_ms):
             request_id = next(self._request_ids)
             self.heartbeats.sent(request_id, self.member.generation, now_ms)
-            self._out.append(Heartbeat(request_id, self.node_id, self.member))
+            self._out.append(Heartbeat(request_id, self._node_id, self.member))
 
 
 def candidates(joined: Joined) -> list[Candidate]:
