@@ -109,7 +109,7 @@ class OwnJournal:
         return any((self.content.fence_of(batch) or self.fence) > self.fence for batch in batches)
 
     def stored(self, base_offset: int, records: int) -> None:
-        """A batch with so many of its own stands there."""
+        """One of its own with this many records stands there."""
         self.is_sound = self.is_sound and base_offset == self.content.next_offset
         self.content.next_offset = base_offset + records
 
