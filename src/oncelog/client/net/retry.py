@@ -10,7 +10,7 @@ the leaders of partitions go through `leaders.py`. What asks again elsewhere:
   (`brokers.py`), a high watermark (`saving/look_up.py`);
 - `consumer/ranges.py`: as long as records come, its time begins anew;
 - `spark/source/broker_offsets.py`: two questions together, where a topic went away between them;
-- `cli/_replicas.py`: waits for work that goes on in brokers, and shows how far it is.
+- `cli/parts/replicas.py`: waits for work that goes on in brokers, and shows how far it is.
 """
 
 import asyncio
