@@ -26,6 +26,7 @@ VARIABLE: Final = "CHAOS_MARK"  # what begins with ONCELOG_ is a setting of the 
 WITHIN: Final = "."  # between the marks of an experiment and of one that it has started
 PROCESSES: Final = Path("/proc")
 LOOKS: Final = 100  # at most, each of which may find what was started during the one before
+NOBODY: Final = 2  # looks in a row: one that is just becoming another program shows no environment, or its parent's
 PAUSE_S: Final = 0.05
 END_S: Final = 20.0
 
@@ -108,9 +109,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def _end_all(mark: str) -> int:
     never = Waiting()
+    empty = 0
     for _ in range(LOOKS):
         found = list(marked(mark))
-        if not found:
+        empty = 0 if found else empty + 1
+        if empty == NOBODY:
             return 0
         for pid in found:
             end(pid)
