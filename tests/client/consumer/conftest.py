@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 
 from oncelog.client.consumer.consumer import Consumer
+from oncelog.client.consumer.operations import Operations
+from oncelog.clock import monotonic_s
 from oncelog.embedded import Server
 from tests.raw import RawConnection
 from tests.raw.topics import new_topic
+from tests.waiting import until
 
 SERVERS_THREADS = tuple(f"oncelog-{work}" for work in ("aside", "disk", "pids", "scrub", "flush", "housekeeping"))
+MAX_POLL_INTERVAL_S = 300  # by default
 MakeConsumer = Callable[..., Consumer]
 
 
@@ -44,6 +48,31 @@ def make_consumer(server: Server) -> Iterator[MakeConsumer]:
     # The server is in this process, too, and has threads of its own for what takes long.
     left = {thread for thread in threading.enumerate() if not thread.name.startswith(SERVERS_THREADS)}
     assert left <= before, "a closed consumer leaves no thread behind"
+
+
+@pytest.fixture
+def stop_polling(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """To be called by who has polled for the last time: lets pass all the time that a group waits for the next poll,
+    by its own clock, and as soon as the member has seen that no more of them come."""
+    seen: list[object] = []
+    ahead_s = 0.0
+    activity = Operations.activity
+
+    def look(self: Operations) -> object:
+        seen.append(activity(self))
+        return seen[-1]
+
+    monkeypatch.setattr(Operations, "activity", look)
+    monkeypatch.setattr("oncelog.client.consumer.subscription.POLLS_LOOK_MS", 10)
+    monkeypatch.setattr("oncelog.client.groups.coordinator.monotonic_s", lambda: monotonic_s() + ahead_s)
+
+    def stop() -> None:
+        nonlocal ahead_s
+        seen.clear()
+        until(lambda: len(seen) >= 3 and seen[-1] is not None and seen[-1] == seen[-2], "a look that finds no poll")
+        ahead_s += MAX_POLL_INTERVAL_S
+
+    return stop
 
 
 @pytest.fixture

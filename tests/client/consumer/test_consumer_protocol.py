@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -142,12 +142,13 @@ def test_unsubscribing_gives_everything_back_and_a_new_subscription_joins_again(
 
 
 def test_who_does_not_poll_loses_its_partitions_commits_nothing_and_comes_back(
-    topic: str, group: str, make_consumer: MakeConsumer
+    topic: str, group: str, make_consumer: MakeConsumer, stop_polling: Callable[[], None]
 ) -> None:
     lost: list[int] = []
-    consumer = make_consumer(**sharing(group, max_poll_interval_ms=600))
+    consumer = make_consumer(**sharing(group))
     consumer.subscribe([topic], on_lost=lambda _, partitions: lost.extend(each.partition for each in partitions))
     take(consumer, 5)
+    stop_polling()
     until(lambda: consumer.memberid() is None, "the group to go on without a consumer that does not poll")
     with pytest.raises(KafkaException) as refused:
         consumer.commit(asynchronous=False)

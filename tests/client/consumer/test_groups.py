@@ -195,12 +195,13 @@ def test_unsubscribing_gives_everything_back(topic: str, group: str, make_consum
 
 
 def test_an_application_that_does_not_poll_loses_its_partitions_and_gets_them_back_when_it_does(
-    topic: str, group: str, make_consumer: MakeConsumer
+    topic: str, group: str, make_consumer: MakeConsumer, stop_polling: Callable[[], None]
 ) -> None:
     lost: list[int] = []
-    consumer = make_consumer(group_id=group, max_poll_interval_ms=600, session_timeout_ms=600, heartbeat_interval_ms=50)
+    consumer = make_consumer(group_id=group, heartbeat_interval_ms=50)
     consumer.subscribe([topic], on_lost=lambda _, partitions: lost.extend(each.partition for each in partitions))
     take(consumer, 5)
+    stop_polling()
     calls = driver_of(consumer).operations.core.calls
     until(lambda: bool(calls), "the group to take the partitions from a consumer that does not poll")
     poll_until([consumer], lambda: bool(lost), "the loss to be told")
@@ -209,11 +210,12 @@ def test_an_application_that_does_not_poll_loses_its_partitions_and_gets_them_ba
 
 
 def test_who_has_lost_its_partitions_commits_nothing_over_what_their_new_owner_does(
-    topic: str, group: str, make_consumer: MakeConsumer
+    topic: str, group: str, make_consumer: MakeConsumer, stop_polling: Callable[[], None]
 ) -> None:
-    consumer = make_consumer(group_id=group, max_poll_interval_ms=600, session_timeout_ms=600, heartbeat_interval_ms=50)
+    consumer = make_consumer(group_id=group, heartbeat_interval_ms=50)
     consumer.subscribe([topic])
     (message,) = take(consumer, 1)
+    stop_polling()
     calls = driver_of(consumer).operations.core.calls
     until(lambda: bool(calls), "the group to take the partitions from a consumer that does not poll")
     for what in ({"message": message}, {"offsets": [TopicPartition(topic, message.partition(), 1)]}, {}):

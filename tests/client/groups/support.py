@@ -9,6 +9,7 @@ from oncelog.client.groups.coordinator import Group
 from oncelog.client.groups.protocol import Partition
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.properties import consumer_settings
+from oncelog.clock import monotonic_s
 
 PATIENCE_S = 60
 CONSUMER = "consumer"  # in the place of an assignor: KIP-848, in which the broker shares out
@@ -38,7 +39,11 @@ class Ours:
         self.told: list[tuple[Any, ...]] = []
         self.errors: list[KafkaError] = []
         self.changed = asyncio.Event()
-        self.group = Group(self.settings, self.brokers, self)
+        self.ahead_ms = 0
+        self.group = Group(self.settings, self.brokers, self, now_ms=self.now_ms)
+
+    def now_ms(self) -> int:
+        return int(monotonic_s() * 1000) + self.ahead_ms
 
     async def __aenter__(self) -> "Ours":
         await self.brokers.start()
