@@ -16,6 +16,7 @@ SOON = {"topic.metadata.refresh.interval.ms": "500"}
 def billing(servers: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> Billing:
     monkeypatch.setattr("oncelog.runner.engine.GONE_S", 0.5)
     monkeypatch.setattr("oncelog.runner.engine.LOOKS_EVERY_S", 0.1)
+    monkeypatch.setattr("oncelog.runner.life.GOODBYE_S", 3_600.0)  # a cell that says it ends then
     found = Billing(topic, servers)
     found.make_topics()
     return found
