@@ -108,6 +108,7 @@ def test_a_cut_that_only_the_server_is_told_of_leaves_the_client_waiting(server:
         proxy.inject(cut(UP, sides=Sides.SERVER))
         with pytest.raises(TimeoutError):
             produce(raw)
+        until(lambda: proxy.happened, "the server to be told")
         assert proxy.open_connections == 1
         raw.close()
         until(lambda: proxy.open_connections == 0, "the proxy to let go of it")

@@ -230,10 +230,10 @@ def test_a_decision_looks_at_few_of_five_thousand_rules() -> None:
         assert callable(step)
         best = float("inf")
         for _ in range(5):
-            begin = time.perf_counter()
+            begin_s = time.thread_time()
             for _ in range(20):
                 step()
-            best = min(best, time.perf_counter() - begin)
+            best = min(best, time.thread_time() - begin_s)
         return best
 
     few = rules[:100]
