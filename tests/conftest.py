@@ -11,7 +11,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from tests import depth
-from tests.peers.apache import quick_kafka
+from tests.peers.apache import ABORTS_EVERY, quick_kafka
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
 
@@ -32,8 +32,11 @@ TOGETHER = {
     "tests/client/consumer/test_against_kafka.py": "Kafka",
     "tests/client/groups/test_mixed_kafka.py": "Kafka",
     "tests/client/producer/test_on_kafka.py": "Kafka",
+    "tests/client/producer/test_raw.py": "Kafka",
+    "tests/client/producer/test_remembering.py": "Kafka",
     "tests/records/test_kafka_reads_ours.py": "Kafka",
     "tests/runner/": "Kafka",
+    "tests/server/groups/test_against_kafka.py": "Kafka",
     "tests/client/saving/": "a Kafka that forgets",
 }
 ORDER = list(dict.fromkeys(TOGETHER.values()))
@@ -94,8 +97,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A real one with its defaults, for all who make topics and groups of their own in it."""
-    with quick_kafka(tmp_path_factory.mktemp("kafka"), {"log.cleaner.backoff.ms": "100"}) as server:
+    """A real one with its defaults, but that it looks more often for what there is to do; for all who make topics and
+    groups of their own in it."""
+    settings = {"log.cleaner.backoff.ms": "100", ABORTS_EVERY: "200"}
+    with quick_kafka(tmp_path_factory.mktemp("kafka"), settings) as server:
         yield server
 
 

@@ -11,6 +11,7 @@ from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
 
 CLUSTER_ID = "b25jZWxvZy1wZWVyLTAwMA"
+ABORTS_EVERY = "transaction.abort.timed.out.transaction.cleanup.interval.ms"  # ten seconds, without it
 QUICK_BROKER = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.peers.apache import ABORTS_EVERY
 from tests.peers.oncelog_process import OncelogProcess
 from tests.peers.server_process import ServerProcess
 
@@ -15,7 +16,7 @@ COMMON_SETTINGS = {"message.max.bytes": "1048588", "auto.create.topics.enable": 
 @pytest.fixture(scope="session")
 def oncelog_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder: Path = tmp_path_factory.mktemp("oncelog")
-    settings = {**COMMON_SETTINGS, "group.initial.rebalance.delay.ms": "0"}
+    settings = {**COMMON_SETTINGS, "group.initial.rebalance.delay.ms": "0", ABORTS_EVERY: "200"}
     with OncelogProcess(folder, settings=settings) as server:
         yield server
         assert "Traceback" not in server.log_text(), server.log_text()[-4000:]

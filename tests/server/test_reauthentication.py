@@ -5,7 +5,6 @@ import gc
 import struct
 import weakref
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -130,9 +129,8 @@ def test_a_client_that_is_gone_when_its_proof_is_good_is_not_kept_until_the_end_
 
     monkeypatch.setattr(brief.server.broker.turns, "wait_first", lambda callback: None)  # it is told too late
     monkeypatch.setattr(ScramProof, "evaluate", evaluate_and_hang_up)
-    with brief.connected() as raw:
-        with pytest.raises(ServerClosed):
-            prove(raw, ANN, PASSWORD)
+    with brief.connected() as raw, pytest.raises(ServerClosed):
+        prove(raw, ANN, PASSWORD)
     until(lambda: gc.collect() >= 0 and kept[0]() is None, "nothing to keep it")
 
 

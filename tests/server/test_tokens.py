@@ -366,9 +366,7 @@ def test_who_wants_to_be_somebody_else_is_refused(at: Guarded, issuer: Issuer) -
         assert (answer.error_code, answer.error_message) == (ErrorCode.sasl_authentication_failed, words)
 
 
-def test_refused_tokens_are_counted_once_against_their_host(
-    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_tokens_are_counted_once_against_their_host(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     with guarded(
         sasl_enabled_mechanisms="OAUTHBEARER",
         sasl_oauthbearer_jwks_endpoint_url=issuer.url,

@@ -116,11 +116,17 @@ def write_transactions(producers: list[Any], topic: str, steps: int, seed: int) 
             producer.abort_transaction(PATIENCE_S)
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("fetch_bytes", [pytest.param(1_000, marks=pytest.mark.thorough), 1 << 20])
-def test_transactions_are_read_as_librdkafka_reads_them(kafka: ApacheKafka, seed: int, fetch_bytes: int) -> None:
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.thorough)])
+def transacted(kafka: ApacheKafka, request: pytest.FixtureRequest) -> str:
+    """A topic of transactions, as the seed says."""
     topic = new_topic(kafka)
-    write_transactions(transactional_producers(kafka, 3), topic, 60, seed)
+    write_transactions(transactional_producers(kafka, 3), topic, 60, request.param)
+    return topic
+
+
+@pytest.mark.parametrize("fetch_bytes", [pytest.param(1_000, marks=pytest.mark.thorough), 1 << 20])
+def test_transactions_are_read_as_librdkafka_reads_them(kafka: ApacheKafka, transacted: str, fetch_bytes: int) -> None:
+    topic = transacted
     committed = read_by_us(kafka, topic, fetch_message_max_bytes=fetch_bytes)
     everything = read_by_us(kafka, topic, fetch_message_max_bytes=fetch_bytes, isolation_level="read_uncommitted")
     assert committed == read_by_librdkafka(kafka, topic)
@@ -128,9 +134,8 @@ def test_transactions_are_read_as_librdkafka_reads_them(kafka: ApacheKafka, seed
     assert 0 < len(committed) < len(everything)
 
 
-def test_columns_leave_out_what_was_aborted_too(kafka: ApacheKafka) -> None:
-    topic = new_topic(kafka)
-    write_transactions(transactional_producers(kafka, 2), topic, 60, 3)
+def test_columns_leave_out_what_was_aborted_too(kafka: ApacheKafka, transacted: str) -> None:
+    topic = transacted
     expected = read_by_librdkafka(kafka, topic)
     with ours(kafka) as consumer:
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])

@@ -6,6 +6,7 @@ import pytest
 
 from oncelog.embedded import Server
 from tests.peers.apache import quick_kafka
+from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
 from tests.server.groups.questions import QUESTIONS, answers
 from tests.server.groups.questions.answers import await_coordinator
@@ -16,9 +17,8 @@ DIFFERENCES = {"a pending id with an instance": ("unknown_server_error", "unknow
 
 
 @pytest.mark.peers
-def test_every_answer_about_groups_is_kafkas(tmp_path: Path) -> None:
-    with quick_kafka(tmp_path) as kafka:
-        kafkas = answers(kafka.bootstrap_servers, "asked")
+def test_every_answer_about_groups_is_kafkas(kafka: ServerProcess) -> None:
+    kafkas = answers(kafka.bootstrap_servers, "asked")
     with Server() as server:
         ours = answers(server.bootstrap_servers, "asked")
     found = {name: (kafkas[name], ours[name]) for name in QUESTIONS if kafkas[name] != ours[name]}
