@@ -33,9 +33,51 @@ COUNTS_SERVERS = """
 """
 
 
-def test_a_test_that_names_the_fixture_gets_a_running_server(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(SENDS_AND_READS)
-    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+def test_a_test_that_names_the_fixture_gets_a_running_server_with_the_settings_of_its_file(
+    pytester: pytest.Pytester,
+) -> None:
+    """Three files in one run, the way a user's suite has them; a scope of its own for each test is the default."""
+    secured = SENDS_AND_READS.replace(
+        '"bootstrap.servers": oncelog_server.bootstrap_servers', "**oncelog_server.client_config"
+    )
+    assert secured != SENDS_AND_READS
+    pytester.makepyfile(
+        test_plain=SENDS_AND_READS,
+        test_scope=COUNTS_SERVERS.replace("{servers}", "2"),
+        test_secured=with_settings({"oncelog.secure": "true"}) + secured,
+        test_partitions=with_settings({"num.partitions": "3"})
+        + """
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka import Producer
+
+    def test_topics_get_three_partitions(oncelog_server):
+        producer = Producer({"bootstrap.servers": oncelog_server.bootstrap_servers})
+        producer.produce("three", b"")
+        assert producer.flush(60) == 0
+        admin = AdminClient({"bootstrap.servers": oncelog_server.bootstrap_servers})
+        assert len(admin.list_topics("three", timeout=60).topics["three"].partitions) == 3
+""",
+        test_unusable=with_settings({"num.partitions": "none"})
+        + """
+    def test_with_a_server(oncelog_server):
+        pass
+""",
+    )
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(passed=6, errors=1)
+    result.stdout.fnmatch_lines(
+        ["*num.partitions=none: expected*", "*These settings come from the fixture oncelog_settings."]
+    )
+
+
+def with_settings(settings: dict[str, str]) -> str:
+    return f"""
+    import pytest
+
+    @pytest.fixture
+    def oncelog_settings():
+        return {settings}
+"""
 
 
 def test_a_test_may_take_brokers_of_a_cluster_and_give_them_back(pytester: pytest.Pytester) -> None:
@@ -72,8 +114,9 @@ def test_a_test_may_take_brokers_of_a_cluster_and_give_them_back(pytester: pytes
             found = [each.value() for each in consumer.consume(4, timeout=60)]
             assert found == [b"all", b"without 1", b"without 2", b"after 3 hung"]
             consumer.close()
+            what_cannot_be_done_is_said(oncelog_cluster)
 
-        def test_what_cannot_be_done_is_said(oncelog_cluster):
+        def what_cannot_be_done_is_said(oncelog_cluster):
             for does, words in [
                 (lambda: oncelog_cluster.kill(4), r"broker 4 does not run; those that do are \[1, 2, 3\]"),
                 (lambda: oncelog_cluster.start(4), r"there is no broker 4: the brokers are \[1, 2, 3\]"),
@@ -83,56 +126,14 @@ def test_a_test_may_take_brokers_of_a_cluster_and_give_them_back(pytester: pytes
                     does()
         """
     )
-    pytester.runpytest_subprocess().assert_outcomes(passed=2)
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize(
-    ("scope", "servers"), [("function", 2), pytest.param("module", 1, marks=pytest.mark.thorough), ("session", 1)]
-)
-def test_the_scope_decides_who_shares_a_server(pytester: pytest.Pytester, scope: str, servers: int) -> None:
-    pytester.makeini(f"[pytest]\noncelog_scope = {scope}")
-    pytester.makepyfile(COUNTS_SERVERS.replace("{servers}", str(servers)))
+@pytest.mark.thorough
+def test_a_module_may_share_a_server(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\noncelog_scope = module")
+    pytester.makepyfile(COUNTS_SERVERS.replace("{servers}", "1"))
     pytester.runpytest_subprocess().assert_outcomes(passed=3)
-
-
-def test_settings_come_from_a_fixture_of_the_users_own(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        import pytest
-        from confluent_kafka.admin import AdminClient
-        from confluent_kafka import Producer
-
-        @pytest.fixture
-        def oncelog_settings():
-            return {"num.partitions": "3"}
-
-        def test_topics_get_three_partitions(oncelog_server):
-            producer = Producer({"bootstrap.servers": oncelog_server.bootstrap_servers})
-            producer.produce("three", b"")
-            assert producer.flush(10) == 0
-            admin = AdminClient({"bootstrap.servers": oncelog_server.bootstrap_servers})
-            assert len(admin.list_topics("three", timeout=10).topics["three"].partitions) == 3
-        """
-    )
-    pytester.runpytest_subprocess().assert_outcomes(passed=1)
-
-
-def test_one_setting_gives_a_test_tls_and_a_user(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(
-        """
-        import pytest
-
-        @pytest.fixture
-        def oncelog_settings():
-            return {"oncelog.secure": "true"}
-        """
-    )
-    gets_in = SENDS_AND_READS.replace(
-        '"bootstrap.servers": oncelog_server.bootstrap_servers', "**oncelog_server.client_config"
-    )
-    assert gets_in != SENDS_AND_READS
-    pytester.makepyfile(gets_in)
-    pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
 def test_an_impossible_scope_stops_the_run_and_names_the_possible_ones(pytester: pytest.Pytester) -> None:
@@ -157,42 +158,16 @@ def test_a_run_that_asks_for_no_server_imports_none(pytester: pytest.Pytester) -
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
-def test_settings_that_do_not_live_as_long_as_the_server_are_refused_with_what_to_write(
-    pytester: pytest.Pytester,
-) -> None:
+def test_all_may_share_a_server_but_not_with_settings_that_do_not_live_as_long(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\noncelog_scope = session")
     pytester.makepyfile(
-        """
-        import pytest
-
-        @pytest.fixture
-        def oncelog_settings():
-            return {}
-
-        def test_with_a_server(oncelog_server):
-            pass
-        """
+        test_shared=COUNTS_SERVERS.replace("{servers}", "1"),
+        test_too_short=with_settings({})
+        + """
+    def test_with_a_server(oncelog_server):
+        pass
+""",
     )
     result = pytester.runpytest_subprocess()
-    result.assert_outcomes(errors=1)
+    result.assert_outcomes(passed=3, errors=1)
     result.stdout.fnmatch_lines(['*write @pytest.fixture(scope="session") above oncelog_settings*'])
-
-
-def test_a_setting_that_cannot_be_used_is_told_with_the_fixture_it_comes_from(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        import pytest
-
-        @pytest.fixture
-        def oncelog_settings():
-            return {"num.partitions": "none"}
-
-        def test_with_a_server(oncelog_server):
-            pass
-        """
-    )
-    result = pytester.runpytest_subprocess()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(
-        ["*num.partitions=none: expected*", "*These settings come from the fixture oncelog_settings."]
-    )
