@@ -20,9 +20,13 @@ def produce(config: dict[str, str], value: bytes) -> None:
         assert producer.flush(60) == 0
 
 
-def test_a_secured_cluster_goes_on_when_a_broker_is_killed_and_again_on_its_folder(tmp_path: Path) -> None:
-    with oncelog.Server(brokers=3, secure=True, data_dir=str(tmp_path)) as server:
+def test_a_secured_cluster_goes_on_when_a_broker_is_killed_and_again_on_its_folder(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with oncelog.Server(brokers=3, secure=True, data_dir=str(tmp_path), num_partitions=3) as server:
         config = server.client_config
+        nobody_else_gets_in(config)
+        brokers_agree_on_a_transaction_by_secured_links(config)
         produce(config, b"before")
         server.kill(1)
         produce(config, b"after")
@@ -32,26 +36,40 @@ def test_a_secured_cluster_goes_on_when_a_broker_is_killed_and_again_on_its_fold
         produce(again, b"again")
     for file in (tmp_path / "secure").iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-
-
-def test_a_password_that_is_gone_is_not_made_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with oncelog.Server(brokers=2, secure=True, data_dir=str(tmp_path)) as server:
-        config = server.client_config
     (tmp_path / "secure" / "client.properties").unlink()
-    with oncelog.Server(brokers=2, secure=True, data_dir=str(tmp_path)) as server:
+    with oncelog.Server(brokers=3, secure=True, data_dir=str(tmp_path)) as server:
         produce({**config, "bootstrap.servers": server.bootstrap_servers}, b"still")
         assert f"`oncelog users remove admin --data {tmp_path}`" in caplog.text
-        assert not (tmp_path / "secure" / "client.properties").exists()
+        assert not (tmp_path / "secure" / "client.properties").exists(), "a password that is gone is not made up"
 
 
-def test_nobody_else_gets_in(tmp_path: Path) -> None:
-    with oncelog.Server(brokers=2, secure=True, data_dir=str(tmp_path)) as server:
-        config = server.client_config
-        for wrong in ({"sasl.password": "wrong"}, {"security.protocol": "plaintext"}, {"sasl.username": "other"}):
-            with Producer({**config, **wrong, "message.timeout.ms": 3000}) as producer:
-                producer.produce("orders", b"x")
-                with pytest.raises(KafkaException):
-                    producer.list_topics(timeout=3)
+def nobody_else_gets_in(config: dict[str, str]) -> None:
+    for wrong in ({"sasl.password": "wrong"}, {"security.protocol": "plaintext"}, {"sasl.username": "other"}):
+        with Producer({**config, **wrong, "message.timeout.ms": 3000}) as producer:
+            producer.produce("orders", b"x")
+            with pytest.raises(KafkaException):
+                producer.list_topics(timeout=3)
+
+
+def brokers_agree_on_a_transaction_by_secured_links(config: dict[str, str]) -> None:
+    """Its coordinator is one of them, and has the others write what ends it."""
+    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka import Producer as Transactional
+
+    producer = Transactional({**config, "transactional.id": "payments"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for number in range(30):
+        producer.produce("paid", f"{number}", partition=number % 3)
+    producer.commit_transaction(60)
+    consumer = Consumer({**config, "group.id": "all", "isolation.level": "read_committed"})
+    consumer.assign([TopicPartition("paid", index, 0) for index in range(3)])
+    found: set[bytes | None] = set()
+    while len(found) < 30:
+        message = consumer.poll(60)
+        assert message is not None and message.error() is None
+        found.add(message.value())
+    consumer.close()
 
 
 def said_by_the_command(folder: Path, lines: int) -> list[str]:
@@ -70,27 +88,3 @@ def test_the_command_says_who_gets_in_and_how(tmp_path: Path) -> None:
     (folder / "secure" / "client.properties").unlink()
     said = said_by_the_command(folder, 2)
     assert "nothing here has its password" in said[0] and f"oncelog users remove admin --data {folder}" in said[1]
-
-
-def test_brokers_agree_on_a_transaction_by_secured_links(tmp_path: Path) -> None:
-    """Its coordinator is one of them, and has the others write what ends it."""
-    from confluent_kafka import Consumer
-    from confluent_kafka import Producer as Transactional
-
-    with oncelog.Server(brokers=3, secure=True, data_dir=str(tmp_path), num_partitions=3) as server:
-        config = server.client_config
-        producer = Transactional({**config, "transactional.id": "payments"})
-        producer.init_transactions(60)
-        producer.begin_transaction()
-        for number in range(30):
-            producer.produce("orders", f"{number}", partition=number % 3)
-        producer.commit_transaction(60)
-        reading = {"group.id": "all", "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
-        consumer = Consumer({**config, **reading})
-        consumer.subscribe(["orders"])
-        found: set[bytes | None] = set()
-        while len(found) < 30:
-            message = consumer.poll(60)
-            assert message is not None and message.error() is None
-            found.add(message.value())
-        consumer.close()
