@@ -64,6 +64,16 @@ def test_a_committed_offset_is_asked_for_and_read_from_with_its_epoch_checked() 
     assert only(machine.actions(0)).asked[0][:3] == (A, 17, 5)
 
 
+def test_metadata_of_before_is_no_answer_that_the_next_question_pauses_after() -> None:
+    machine = Fetcher(FetchLimits())
+    machine.assign(A, 17)
+    machine.leaders({}, {}, 0)
+    assert isinstance(only(machine.actions(0)), NeedMetadata)
+    machine.leaders({}, {}, 0)
+    assert machine.actions(99) == []
+    assert isinstance(only(machine.actions(100)), NeedMetadata)
+
+
 @pytest.mark.parametrize(("reset", "find"), [("earliest", EARLIEST), ("latest", LATEST)])
 def test_without_a_committed_offset_the_reset_policy_says_where_to_begin(reset: str, find: int) -> None:
     machine = Fetcher(FetchLimits(reset=reset))

@@ -20,7 +20,12 @@ class Stored(NamedTuple):
 def stored(servers: str, topic: str, partitions: int = 1, *, from_offset: int = OFFSET_BEGINNING) -> list[Stored]:
     """Every record of the topic, partition by partition."""
     found: list[Stored] = []
-    properties = {"bootstrap.servers": servers, "enable.auto.commit": False, "enable.partition.eof": True}
+    properties = {
+        "bootstrap.servers": servers,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "fetch.wait.max.ms": 0,  # where nothing stands, the end would be told half a second later
+    }
     with Consumer(properties) as consumer:
         consumer.assign([TopicPartition(topic, index, from_offset) for index in range(partitions)])
         ended: set[int] = set()
