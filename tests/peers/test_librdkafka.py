@@ -134,7 +134,10 @@ def test_committed_offsets_are_where_the_group_goes_on(server: ServerProcess, ma
     assert Counter(seen) == Counter(str(i).encode() for i in range(60))
 
 
-@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    "strategy",
+    [*(pytest.param(each, marks=pytest.mark.thorough) for each in ("range", "roundrobin")), "cooperative-sticky"],
+)
 def test_two_members_share_partitions_and_take_over_from_each_other(
     server: ServerProcess, made: str, strategy: str
 ) -> None:

@@ -97,7 +97,10 @@ def sums(billing: Billing) -> list[int]:
     [
         (("anna", order(13)), RAISES, "ValueError: no thirteen (bad_", STRICT),
         (("anna", b'{"customer'), WELL, "DecodeError: Input data was truncated", LENIENT),
-        ((None, order(13)), WELL, "ValueError: it has no key, and its codec is not optional()", LENIENT),
+        pytest.param(
+            *((None, order(13)), WELL, "ValueError: it has no key, and its codec is not optional()", LENIENT),
+            marks=pytest.mark.thorough,
+        ),
     ],
     ids=["raises", "does-not-decode", "null-key"],
 )

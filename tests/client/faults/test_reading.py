@@ -11,7 +11,7 @@ from oncelog.chaos.proxy import FaultProxy
 from oncelog.client.consumer.consumer import Consumer
 from oncelog.client.producer.producer import Producer
 from oncelog.client.types import TopicPartition
-from tests.client.faults.case import SERVERS
+from tests.client.faults.case import KAFKA, ONCELOG
 from tests.client.faults.sending import Int64s, number_in, table
 from tests.raw import RawConnection
 
@@ -50,8 +50,15 @@ def properties(servers: str, group: str) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("is_group", [False, True], ids=["assigned", "in a group"])
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize(
+    ("server", "is_group"),
+    [
+        pytest.param(ONCELOG, False, id="oncelog-assigned"),
+        pytest.param(ONCELOG, True, id="oncelog-in a group"),
+        pytest.param(KAFKA, False, id="kafka-assigned", marks=pytest.mark.thorough),
+        pytest.param(KAFKA, True, id="kafka-in a group"),
+    ],
+)
 def test_a_consumer_reads_every_record_once_and_in_order_in_spite_of_faults(
     server: str, is_group: bool, request: pytest.FixtureRequest
 ) -> None:

@@ -11,7 +11,7 @@ from oncelog.chaos.faults import Fault, Kind, seeded_schedule
 from oncelog.chaos.proxy import FaultProxy
 from oncelog.client.producer.producer import Producer
 from tests.client.faults.audit import read_log
-from tests.client.faults.case import SERVERS, Case
+from tests.client.faults.case import KAFKA, ONCELOG, Case
 from tests.client.faults.sending import number_in, value_of
 from tests.raw import RawConnection
 
@@ -43,7 +43,7 @@ class Fates:
         self.of[number] = STORED if error is None else MAYBE_STORED if error.maybe_stored() else NOT_STORED
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", [ONCELOG, pytest.param(KAFKA, marks=pytest.mark.thorough)])
 def test_what_timed_out_is_reported_truthfully(server: str, request: pytest.FixtureRequest) -> None:
     servers, topic = request.getfixturevalue(f"{server}_servers"), "timeouts"
     case = replace(Case(), batch_records=50, socket_timeout_ms=300)

@@ -25,7 +25,9 @@ def topic(servers: str) -> str:
     return name
 
 
-@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky", CONSUMER])
+@pytest.mark.parametrize(
+    "assignor", ["range", pytest.param("roundrobin", marks=pytest.mark.thorough), "cooperative-sticky", CONSUMER]
+)
 async def test_ours_and_librdkafkas_members_share_partitions_while_they_come_and_go(
     servers: str, topic: str, assignor: str
 ) -> None:

@@ -17,7 +17,9 @@ def servers(kafka: ApacheKafka) -> str:
     return kafka.bootstrap_servers
 
 
-@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    "assignor", ["range", pytest.param("roundrobin", marks=pytest.mark.thorough), "cooperative-sticky"]
+)
 async def test_members_share_partitions_while_they_come_and_go(servers: str, assignor: str) -> None:
     topic = f"shared-{assignor}"
     make_topic(servers, topic)

@@ -184,6 +184,7 @@ async def test_sasl_to_a_listener_without_it(kafka: SecuredKafka) -> None:
     assert "set `security.protocol` to plaintext or ssl" in error.str()
 
 
+@pytest.mark.asyncio(loop_factories=["uvloop"])  # two and a half seconds of waiting for Kafka
 async def test_no_sasl_to_a_listener_with_it(kafka: SecuredKafka) -> None:
     error = await refused(kafka, "SASL_PLAINTEXT", security_protocol="plaintext")
     assert "does this listener want SASL?" in error.str()

@@ -195,6 +195,7 @@ async def test_what_was_committed_is_committed_again_while_its_owner_lives(
         ) == [9, 10]
 
 
+@pytest.mark.thorough  # the test below shows it, too, with more under way; this one by the other face
 def test_a_lease_changes_with_the_commit_that_names_it(topic: str) -> None:
     settings = {"oncelog.lease.lifetime.ms": "5000", "group.initial.rebalance.delay.ms": "0"}
     with Server(settings=settings) as server, RawConnection(server.bootstrap_servers) as raw:

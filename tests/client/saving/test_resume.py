@@ -230,7 +230,7 @@ async def test_another_epoch_stops(brokers: Brokers, raw: RawConnection, topic: 
     ("log_start", "words"),
     [
         (7, r"slot 5 of producer \d+ is due, and the next that the log holds is 7 at offset 7.* by retention"),
-        (9, r"from offset 5 up to 9, and the log begins at 9 now"),
+        pytest.param(9, r"from offset 5 up to 9, and the log begins at 9 now", marks=pytest.mark.thorough),
     ],
 )
 async def test_what_retention_took_stops_with_what_to_do(

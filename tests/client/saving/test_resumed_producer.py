@@ -441,6 +441,7 @@ def test_a_quiet_partition_outlives_retention_because_saves_move_on(
 
 
 @only_kafka
+@pytest.mark.thorough  # that it is told is shown where the log is looked at: `test_resume.py`
 def test_what_retention_took_is_told_and_nothing_is_sent(
     start: Callable[..., Producer], raw: RawConnection, out: str
 ) -> None:

@@ -108,7 +108,9 @@ def is_shared(*members: "Member | PollingMember") -> bool:
     return sorted(owned) == list(range(PARTITIONS)) and all(member.owned for member in members)
 
 
-@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    "assignor", ["range", pytest.param("roundrobin", marks=pytest.mark.thorough), "cooperative-sticky"]
+)
 def test_librdkafka_members_share_and_take_over(server: Server, topic: str, assignor: str) -> None:
     one = Member(server, topic, assignor)
     poll_until([one], lambda: is_shared(one), "the first to own everything")
@@ -212,8 +214,8 @@ class PollingMember(ConsumerRebalanceListener):  # type: ignore[misc]
     "assignor",
     [
         RangePartitionAssignor,
-        RoundRobinPartitionAssignor,
-        StickyPartitionAssignor,
+        pytest.param(RoundRobinPartitionAssignor, marks=pytest.mark.thorough),
+        pytest.param(StickyPartitionAssignor, marks=pytest.mark.thorough),
         CooperativeStickyAssignor,
     ],
 )

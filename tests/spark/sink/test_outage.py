@@ -64,6 +64,7 @@ def test_a_broker_that_is_not_there_when_a_task_begins_or_a_driver_commits_is_wa
         assert values(server, topic) == values_of(ROWS, ROWS)
 
 
+@pytest.mark.thorough  # twelve seconds of waiting; the bound is that of `send`, which the producer's own tests show
 def test_a_task_takes_no_more_rows_than_it_has_room_for(tmp_path: Path, topic: str) -> None:
     rows = table([(None, bytes(1000))] * 500)
     with OncelogProcess(tmp_path, settings=SETTINGS) as server:
