@@ -178,9 +178,9 @@ def test_a_pipeline_reads_and_writes(request: pytest.FixtureRequest, tmp_path: P
 @pytest.mark.parametrize(
     ("sink", "more"),
     [
-        ("direct", {"rate": 20_000, "every": 22_000, "seed": 17}),
-        ("sealed", {"rate": 20_000, "every": 22_000, "seed": 17}),
-        ("flow", {"rate": 5_000, "every": 12_000}),
+        ("direct", {"messages": 120_000, "rate": 20_000, "every": 22_000, "seed": 17}),
+        ("sealed", {"messages": 120_000, "rate": 20_000, "every": 22_000, "seed": 17}),
+        ("flow", {"messages": 72_000, "rate": 5_000, "every": 12_000}),
     ],
 )
 def test_whoever_of_a_pipeline_is_killed_gets_in_again(
@@ -193,7 +193,6 @@ def test_whoever_of_a_pipeline_is_killed_gets_in_again(
         tmp_path,
         looking_for(config["sasl.password"], set()),
         topic=f"killed-{sink}",
-        messages=120_000,
         targets=targets,
         spark=Pipeline(sink=sink, rows_a_batch=40_000),
         **more,

@@ -9,6 +9,7 @@ from tests.runner.flows import Billing
 
 RECORDS = 2_000
 SEEDS = 1
+SOON = {"socket.timeout.ms": "2000"}  # of a connection whose other side was cut: a minute, without it
 
 
 @deeper
@@ -19,7 +20,7 @@ def test_nothing_is_missing_and_nothing_is_there_twice(servers: str, topic: str,
     plain.send(range(RECORDS))
     with FaultProxy(servers, seeded_schedule(seed, every=8, until=10_000)) as proxy:
         behind = Billing(topic, proxy.bootstrap_servers)
-        behind.flow().run(behind.properties, until="end")
+        behind.flow().run(behind.properties | SOON, until="end")
         assert any(each.hit_work for each in proxy.happened)
     plain.check(RECORDS)
     assert plain.state() == plain.totals(RECORDS)
