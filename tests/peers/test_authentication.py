@@ -191,13 +191,11 @@ def handshake_with(mechanism: str, version: int = 1) -> Question:
 
 
 def ended(raw: RawConnection) -> str:
-    raw.socket.settimeout(1)
+    """Both servers end a connection behind each of these answers; a busy one takes its time."""
     try:
         raw.receive_bytes()
     except ServerClosed:
         return "closed"
-    except TimeoutError:
-        return "open"
     return "answered"
 
 

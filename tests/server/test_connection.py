@@ -11,9 +11,11 @@ from oncelog.server.connections import LineLimit
 from oncelog.server.errors import ErrorCode
 from tests.raw import RawConnection, ServerClosed, batch, encode_request, make, message
 from tests.raw.topics import new_topic
+from tests.server.sasl_support import TurnedClock
 from tests.waiting import until
 
 Payload = bytes
+IDLE_MS = 600_000  # by default
 
 
 def metadata_frame(correlation_id: int = 1, version: int = 9) -> bytes:
@@ -88,28 +90,8 @@ def test_frames_of_every_size_keep_their_order_and_their_bytes(raw: RawConnectio
         assert stored[17:] == each[17:]  # everything behind what the log stamps
 
 
-def test_a_waiting_fetch_holds_back_what_is_behind_it(server: Server, raw: RawConnection, topic: str) -> None:
-    wanted = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
-    raw.ask(
-        "fetch",
-        11,
-        replica_id=-1,
-        max_wait=30_000,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        session_epoch=-1,
-        topics=[{"topic": topic, "partitions": [wanted]}],
-        forgotten_topics_data=[],
-    )
-    raw.ask("metadata", 9, topics=[], allow_auto_topic_creation=False)
-    with RawConnection(server.bootstrap_servers) as other:
-        other.produce(topic, 0, batch([b"wake"]))
-    assert raw.answer().responses[0].partitions[0].high_watermark == 1
-    assert raw.answer().brokers
-
-
-def test_behind_a_waiting_request_only_so_much_is_kept(server: Server, raw: RawConnection, topic: str) -> None:
-    """The rest stays in the sockets until the client, too, must stop sending."""
+def ask_and_wait(server: Server, raw: RawConnection, topic: str) -> None:
+    """A fetch that is answered when there is something."""
     wanted = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
     raw.ask(
         "fetch",
@@ -122,6 +104,23 @@ def test_behind_a_waiting_request_only_so_much_is_kept(server: Server, raw: RawC
         topics=[{"topic": topic, "partitions": [wanted]}],
         forgotten_topics_data=[],
     )
+    partition = server.broker.topics.partition(topic, 0)
+    assert partition is not None
+    until(lambda: len(partition.polls) == 1, "the fetch to wait")
+
+
+def test_a_waiting_fetch_holds_back_what_is_behind_it(server: Server, raw: RawConnection, topic: str) -> None:
+    ask_and_wait(server, raw, topic)
+    raw.ask("metadata", 9, topics=[], allow_auto_topic_creation=False)
+    with RawConnection(server.bootstrap_servers) as other:
+        other.produce(topic, 0, batch([b"wake"]))
+    assert raw.answer().responses[0].partitions[0].high_watermark == 1
+    assert raw.answer().brokers
+
+
+def test_behind_a_waiting_request_only_so_much_is_kept(server: Server, raw: RawConnection, topic: str) -> None:
+    """The rest stays in the sockets until the client, too, must stop sending."""
+    ask_and_wait(server, raw, topic)
     raw.socket.settimeout(0.5)
     frame = metadata_frame()
     sent_bytes = 0
@@ -307,11 +306,21 @@ def test_connections_beyond_the_limit_are_refused() -> None:
         first.close()
 
 
+def let_pass(server: Server, ahead_ms: int) -> None:
+    """As if so long nothing had come; and then connections are looked at."""
+    clock = TurnedClock()
+    clock.ahead_ms = ahead_ms
+    server.broker.clock = clock
+    server.call(server.service.connections.close_idle)
+
+
 def test_idle_and_half_sent_connections_are_closed_in_time() -> None:
-    with Server(connections_max_idle_ms=300) as server:
+    with Server() as server:
         frame = metadata_frame()
         with RawConnection(server.bootstrap_servers) as idle, RawConnection(server.bootstrap_servers) as half:
             half.socket.sendall(frame[:-1])
+            until(lambda: server.broker.metrics.connections_open == 2, "both to be open")
+            let_pass(server, IDLE_MS + 1)
             assert_closed(idle)
             assert_closed(half)
 
@@ -337,10 +346,17 @@ def test_a_byte_at_a_time_is_no_activity() -> None:
             thread.join()
 
 
-def test_a_client_that_waits_for_us_is_not_idle(topic: str) -> None:
-    with Server(connections_max_idle_ms=200) as server, RawConnection(server.bootstrap_servers) as waiting:
-        name = new_topic(waiting)
-        assert waiting.fetch(name, 0, 0, max_wait_ms=1000).records in (b"", None)
+def test_a_client_that_waits_for_us_is_not_idle() -> None:
+    with Server() as server, RawConnection(server.bootstrap_servers) as waiting:
+        topic = new_topic(waiting)
+        ask_and_wait(server, waiting, topic)
+        with RawConnection(server.bootstrap_servers) as idle:
+            until(lambda: server.broker.metrics.connections_open == 2, "both to be open")
+            let_pass(server, IDLE_MS + 1)
+            assert_closed(idle)
+        with RawConnection(server.bootstrap_servers) as other:
+            other.produce(topic, 0, batch([b"wake"]))
+        assert waiting.answer().responses[0].partitions[0].high_watermark == 1
 
 
 def test_half_received_frames_are_bounded_in_memory() -> None:
