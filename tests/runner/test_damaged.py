@@ -70,15 +70,16 @@ def test_an_input_that_is_damaged_stops_its_cell_and_no_other_until_it_is_restor
         (CORRUPT, None, ""),
         (KafkaError(KafkaError._BAD_MSG, "t-3: the batch"), None, "leaves: t-3: the batch. Restore the file from a"),
         (KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), 0, ""),
-        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "not allowed"), None, "fails: "),
+        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "not allowed"), 0, "fails: t: "),
+        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "not allowed"), None, ""),
     ],
-    ids=["stays", "has-passed", "is-read-no-more", "found-here", "unknown", "denied"],
+    ids=["stays", "has-passed", "is-read-no-more", "found-here", "unknown", "denied", "denied-to-nobody"],
 )
 def test_what_passes_by_itself_stops_no_cell(error: KafkaError, told: int | None, how: str) -> None:
     said: list[str] = []
 
-    def says(word: str) -> Callable[[str], None]:
-        return lambda why: said.append(f"{word}: {why}")
+    def says(*words: str) -> Callable[..., None]:
+        return lambda *about: said.append(": ".join([*words, *about]))
 
     stage = cast(Stage, SimpleNamespace(title="f, stage s, cell 3"))
     reading: Any = None if told is None else SimpleNamespace(told=told, partition=("t", 3), fetches_from=7)

@@ -1,9 +1,15 @@
 """Topics that are deleted, or deleted and made again, while a flow is at work."""
 
+import threading
+from collections.abc import Callable
+
 import pytest
 
-from oncelog.client import AdminClient
+from oncelog.client import AdminClient, KafkaError
+from oncelog.client.door import Input, Metadata
 from oncelog.flow import FlowFailed, FlowRefused
+from oncelog.runner.damaged import Trouble
+from oncelog.runner.gone import UsedTopics
 from tests.cli.running import Oncelog
 from tests.runner.flows import Billing, make_topic
 from tests.runner.test_refusals import set_config
@@ -118,3 +124,35 @@ def test_a_topic_that_goes_under_a_flow_stops_who_uses_it_with_words(
     assert "`oncelog flow reset" in str(refused.value)
     if kind != "output":
         billing.check(20)  # nothing more was written
+
+
+def test_who_reads_a_topic_that_was_made_again_before_it_hears_of_it_asks(
+    billing: Billing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log does not hold the offset: metadata tells why, and it says goodbye."""
+    look, met = UsedTopics.look, Trouble.met
+    is_met = threading.Event()
+
+    def look_late(self: UsedTopics, metadata: Metadata) -> bool:
+        return is_met.is_set() and look(self, metadata)
+
+    def meet(self: Trouble, reading: Callable[[], Input | None], error: KafkaError) -> None:
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            is_met.set()
+        met(self, reading, error)
+
+    monkeypatch.setattr(UsedTopics, "look", look_late)
+    monkeypatch.setattr(Trouble, "met", meet)
+    billing.send(range(20))
+    run = billing.flow().start(billing.properties)
+    billing.wait_for(20)
+    delete(billing, billing.between.name)
+    make(billing, billing.between.name, billing.between.partitions)
+    said = f"{billing.name}-by-customer, cell {{}}: its input {billing.between.name} was deleted and made again"
+    words = [said.format(cell) for cell in range(billing.between.partitions)]
+    until(lambda: str(run.exception()).count("\n") >= 2, "its readers to stop")
+    failure = str(run.exception())
+    assert [each for each in words if each not in failure] == []
+    run.stop()
+    asked = Oncelog(billing.servers).run("flow reset", billing.name, "--dry-run")
+    assert "has not said goodbye" not in asked.err

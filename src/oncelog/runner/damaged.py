@@ -15,8 +15,11 @@ DAMAGED_S: Final = 5.0  # so long a broker says so before that is believed: anot
 
 
 class Trouble:
-    def __init__(self, stage: Stage, reset: str, fail: Callable[[str], None], leave: Callable[[str], None]) -> None:
-        """`reset`: the command that begins behind it. `leave`: what was read before is committed, and then it ends."""
+    def __init__(
+        self, stage: Stage, reset: str, fail: Callable[[str, str], None], leave: Callable[[str], None]
+    ) -> None:
+        """`reset`: the command that begins behind it. `fail`: of a topic, and why. `leave`: what was read before is
+        committed, and then it ends."""
         self._title = stage.title
         self._remedy = (
             "Restore the file from a backup and start the flow again; where there is none, "
@@ -33,8 +36,8 @@ class Trouble:
             asyncio.get_running_loop().call_later(DAMAGED_S, self._look_again, reading)
         elif code == KafkaError._BAD_MSG:
             self._leave(f"{error.str()}. {self._remedy}")
-        else:
-            self._fail(error.str())
+        elif (one := reading()) is not None:
+            self._fail(one.partition[0], error.str())
 
     def _look_again(self, reading: Callable[[], Input | None]) -> None:
         one = reading()

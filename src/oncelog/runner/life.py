@@ -81,7 +81,7 @@ class Life:
         self._stage = cell.stage
         self._topics = UsedTopics(used_by(cell.stage, cluster.command("flow reset", cell.stage.flow)), self._lose)
         reset = cluster.command("flow reset --to-latest", cell.stage.flow)
-        self._trouble = Trouble(cell.stage, reset, self.fail, self._give_up)
+        self._trouble = Trouble(cell.stage, reset, self._input_failed, self._give_up)
         self._asks_for_time = cell.stage.has_plan or cell.stage.tells_time
         self._ends = ends
         self._ended = ended
@@ -130,8 +130,7 @@ class Life:
 
     def end_at(self, index: int, offset: int) -> None:
         """An input is read up to here, which was not known before; it stands among the ends already."""
-        reading = self._inputs[index]
-        if reading is not None and not self.is_over:
+        if (reading := self._inputs[index]) is not None and not self.is_over:
             reading.stop_at(offset)
             self._feed_soon(index)
 
@@ -141,8 +140,7 @@ class Life:
             self.wake()
 
     def high_watermark(self, index: int) -> int:
-        reading = self._inputs[index]
-        return self._high[index] if reading is None else reading.high_watermark
+        return self._high[index] if (reading := self._inputs[index]) is None else reading.high_watermark
 
     async def close(self) -> None:
         self._stop()
@@ -256,6 +254,13 @@ class Life:
         known = {place: leader(*place)[0] for place in places if place.topic != self._topics.gone}
         self.cell.leaders(known, self._now())
         self.wake()
+
+    def _input_failed(self, topic: str, why: str) -> None:
+        self._begin(self._fail_unless_made_again(topic, why))
+
+    async def _fail_unless_made_again(self, topic: str, why: str) -> None:
+        if not self._topics.look(await self._brokers.refresh([topic])):
+            self.fail(why)
 
     def deleted(self, topics: Collection[str]) -> None:
         self._topics.deleted(topics)
@@ -435,16 +440,14 @@ class Life:
             self.wake()
 
     def _expect(self, expected: Expect) -> None:
-        reading = self._inputs[expected.input]
-        if reading is None:
+        if (reading := self._inputs[expected.input]) is None:
             self._begin_input(*expected)
         else:
             reading.skip_to(expected.from_offset)
             self._given[expected.input] = expected.from_offset
 
     def _begin_input(self, index: int, from_offset: int) -> Input:
-        before = self._inputs[index]
-        if before is not None:
+        if (before := self._inputs[index]) is not None:
             before.end()
         partition = self._stage.inputs[index].topic, self._stage.cell
         self._given[index] = from_offset
