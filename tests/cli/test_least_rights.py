@@ -139,7 +139,7 @@ def consume(server: Server, topic: str, group: str) -> None:
     settings = {"bootstrap.servers": server.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
     with Consumer(settings) as consumer:
         consumer.subscribe([topic])
-        message = consumer.poll(10)
+        message = consumer.poll(60)
         assert message is not None
         failure = message.error()
         if failure is not None:

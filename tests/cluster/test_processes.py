@@ -48,7 +48,7 @@ def conf_of(cluster: oncelog.Server) -> dict[str, Any]:
 
 def leader(cluster: oncelog.Server, index: int = 0) -> int:
     admin = AdminClient({**cluster.client_config})
-    found = admin.list_topics("orders", timeout=10).topics["orders"].partitions[index]
+    found = admin.list_topics("orders", timeout=60).topics["orders"].partitions[index]
     return int(found.leader)
 
 
@@ -58,14 +58,14 @@ def another_than(silent: int, cluster: oncelog.Server) -> Callable[[], bool]:
 
 def all_in_sync(cluster: oncelog.Server) -> bool:
     admin = AdminClient({**cluster.client_config})
-    found = admin.list_topics("orders", timeout=10).topics["orders"].partitions.values()
+    found = admin.list_topics("orders", timeout=60).topics["orders"].partitions.values()
     return all(len(each.isrs) == 3 for each in found)
 
 
 def replicas(cluster: oncelog.Server) -> list[int]:
     """Of the first partition; in this order they are elected."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    return list(admin.list_topics("orders", timeout=10).topics["orders"].partitions[0].replicas)
+    return list(admin.list_topics("orders", timeout=60).topics["orders"].partitions[0].replicas)
 
 
 @contextmanager

@@ -71,7 +71,7 @@ def test_all_of_a_transaction_is_there_or_nothing_though_every_broker_is_killed(
 
 
 def all_are_in_sync(admin: AdminClient) -> bool:
-    topics = admin.list_topics(timeout=10).topics.values()
+    topics = admin.list_topics(timeout=60).topics.values()
     return all(len(each.isrs) == 3 for topic in topics for each in topic.partitions.values())
 
 

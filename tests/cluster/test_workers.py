@@ -39,7 +39,7 @@ def make(servers: str, topic: str, partitions: int = PARTITIONS) -> None:
 
 
 def leaders(servers: str, topic: str = "orders") -> list[int]:
-    found = AdminClient({"bootstrap.servers": servers}).list_topics(topic, timeout=10).topics[topic].partitions
+    found = AdminClient({"bootstrap.servers": servers}).list_topics(topic, timeout=60).topics[topic].partitions
     return [found[index].leader for index in sorted(found)]
 
 

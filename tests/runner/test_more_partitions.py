@@ -92,7 +92,7 @@ def test_records_in_new_partitions_of_an_input_stop_the_stage_that_does_not_read
 def group_lag(billing: Billing, partitions: int) -> int:
     with Consumer(billing.properties | {"group.id": f"{billing.name}.orders"}) as consumer:
         places = [TopicPartition(billing.orders.name, index) for index in range(partitions)]
-        committed = [each.offset for each in consumer.committed(places, timeout=10)]
+        committed = [each.offset for each in consumer.committed(places, timeout=60)]
         ends = [consumer.get_watermark_offsets(place, timeout=30) for place in places]
     return sum(high - offset for (_, high), offset in zip(ends, committed, strict=True) if offset >= 0)  # type: ignore[misc]
 

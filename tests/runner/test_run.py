@@ -108,7 +108,7 @@ def test_positions_are_shown_to_groups(billing: Billing) -> None:
     billing.send(range(40))
     billing.flow().run(billing.properties, until="end")
     with Consumer(billing.properties | {"group.id": f"{billing.name}.orders"}) as consumer:
-        found = consumer.committed([TopicPartition(billing.orders.name, index) for index in range(2)], timeout=10)
+        found = consumer.committed([TopicPartition(billing.orders.name, index) for index in range(2)], timeout=60)
     assert sum(each.offset for each in found) == 40
 
 

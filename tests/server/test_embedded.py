@@ -161,12 +161,12 @@ def test_serve_says_where_it_listens_and_stops_when_told(tmp_path: Path, number:
         assert raw.create_topic("t", -1) == 0
         assert len(raw.call("metadata", 9, topics=[{"name": "t"}]).topics[0].partitions) == 2
     process.send_signal(number)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
 
 
 def test_serve_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     process = start("--listen", "127.0.0.1:0", "--data", str(tmp_path), "--set", "num.partitons=2")
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "num.partitions" in errors and "Traceback" not in errors
 
@@ -178,7 +178,7 @@ def test_serve_reads_the_environment_and_a_file(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert str(tmp_path / "data") in process.stdout.readline()
     process.terminate()
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
 
 
 def test_metrics_are_served_where_asked(tmp_path: Path) -> None:

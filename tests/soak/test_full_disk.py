@@ -55,7 +55,7 @@ def test_a_second_server_on_the_folder_does_not_start_and_names_the_first(tmp_pa
     second.data = first.data
     with first:
         second.begin()
-        assert second.process.wait(20) != 0
+        assert second.process.wait(60) != 0
         assert str(first.pid) in second.log_text()
         with RawConnection(first.port) as connection:
             connection.create_topic("t")

@@ -51,7 +51,7 @@ class Service(Life):
         asked = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": kind}, method=method
         )
-        with urllib.request.urlopen(asked, timeout=10) as answer:
+        with urllib.request.urlopen(asked, timeout=60) as answer:
             found: bytes = answer.read()
         return found.decode()
 

@@ -100,7 +100,7 @@ def messages_of(server: Reachable, topic: str) -> dict[int, list[Any]]:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
         found: dict[int, list[Any]] = {partition: [] for partition in partitions}
         while left:
-            messages = consumer.consume(min(left, 10_000), timeout=10)
+            messages = consumer.consume(min(left, 10_000), timeout=60)
             assert messages, f"{left} records of {topic} do not come"
             left -= len(messages)
             for message in messages:
