@@ -225,8 +225,8 @@ class Fetcher:
     # What has arrived
 
     def leaders(self, found: Mapping[Partition, Leader], refused: Mapping[Partition, int], now_ms: int) -> None:
-        """What metadata says, asked for or not: the leaders, and why there is none. Only after an answer is there a
-        pause: what was known before cannot tell of a topic that is new to this consumer."""
+        """What metadata says, asked for or not: the leaders, and why there is none. Only an answer is followed by
+        a pause: what was known before may lack a topic that is new to this consumer."""
         if self._metadata_asked:
             self._metadata_asked = False
             self._metadata_due_ms = now_ms + self.limits.retry_backoff_ms
