@@ -2,7 +2,6 @@
 
 import socket
 import struct
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 import oncelog
 from oncelog.chaos.faults import Direction, Fault, Kind, Sides
 from oncelog.chaos.proxy import FaultProxy
+from tests.lives.own_threads import own_threads
 from tests.raw import RawConnection, batch
 from tests.raw.connection import ServerClosed
 from tests.waiting import until
@@ -231,14 +231,14 @@ def test_bytes_that_are_no_frame_are_recorded_and_not_passed_on(server: oncelog.
 
 
 def test_a_stop_leaves_no_listener_no_connection_and_no_thread(server: oncelog.Server) -> None:
-    before = set(threading.enumerate())
+    before = own_threads()
     with FaultProxy(server.bootstrap_servers) as proxy:
         address = proxy.bootstrap_servers
         raw = RawConnection(address)
         raw.call("api_versions", 0)
         proxy.inject(Fault(kind=Kind.STALL, counter="answers", at=1, direction=DOWN))
         raw.ask("api_versions", 0)
-    assert set(threading.enumerate()) <= before
+    assert own_threads() <= before
     with pytest.raises((ServerClosed, ConnectionError)):
         raw.answer()
     raw.close()

@@ -1,6 +1,5 @@
 """One server in this process for the tests of a module, and consumers that are closed whatever happens."""
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,11 +9,11 @@ from oncelog.client.consumer.consumer import Consumer
 from oncelog.client.consumer.operations import Operations
 from oncelog.clock import monotonic_s
 from oncelog.embedded import Server
+from tests.lives.own_threads import own_threads
 from tests.raw import RawConnection
 from tests.raw.topics import new_topic
 from tests.waiting import until
 
-SERVERS_THREADS = tuple(f"oncelog-{work}" for work in ("aside", "disk", "pids", "scrub", "flush", "housekeeping"))
 MAX_POLL_INTERVAL_S = 300  # by default
 MakeConsumer = Callable[..., Consumer]
 
@@ -28,7 +27,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def make_consumer(server: Server) -> Iterator[MakeConsumer]:
     """Consumers that read from the start and commit only when told to, unless a test says otherwise."""
-    before = set(threading.enumerate())
+    before = own_threads()
     made: list[Consumer] = []
 
     def make(**more: Any) -> Consumer:
@@ -45,9 +44,7 @@ def make_consumer(server: Server) -> Iterator[MakeConsumer]:
     yield make
     for consumer in made:
         consumer.close()
-    # The server is in this process, too, and has threads of its own for what takes long.
-    left = {thread for thread in threading.enumerate() if not thread.name.startswith(SERVERS_THREADS)}
-    assert left <= before, "a closed consumer leaves no thread behind"
+    assert own_threads() <= before, "a closed consumer leaves no thread behind"
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """A range is exactly what stands between two offsets, or an error; never fewer rows."""
 
 import os
-import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -25,6 +24,7 @@ from oncelog.embedded import Server
 from oncelog.records.build import build_batch
 from oncelog.records.header import stamp
 from tests.client.consumer.reading import PATIENCE_S, write
+from tests.lives.own_threads import own_threads
 from tests.raw import CODECS, RawConnection, Rec
 from tests.raw.topics import new_topic
 from tests.waiting import until
@@ -266,13 +266,13 @@ def test_a_range_that_is_left_half_way_leaves_nothing_behind(server: Server, mix
     topic, rows = mixed
     servers = server.bootstrap_servers
     read(servers, topic, 0, 1)
-    before = set(threading.enumerate())
+    before = own_threads()
     for _ in range(5):
         found: Iterator[Any] = read_columns({"bootstrap.servers": servers}, Range(topic, 0, 0, len(rows)))
         next(found)
         found.close()  # type: ignore[attr-defined]
         assert read(servers, topic, 7, 9) == rows[7:9]
-    assert set(threading.enumerate()) == before
+    assert own_threads() == before
     assert all(each.users == 0 for each in warm_connections.kept.values())
 
 
