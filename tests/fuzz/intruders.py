@@ -137,7 +137,7 @@ class OfOthers(Instances):
     def _number(self, name: str, hint: type) -> int:
         if "producer_id" in name and self._chance.random() < 0.7:
             return self._pid
-        if name.endswith(("type", "_filter", "operation", "mechanism")):
+        if name.endswith(("type", "filter", "operation", "mechanism")):
             return self._chance.choice(KINDS)
         if name == "iterations":
             return self._chance.choice((4096, 16_384, 0, -1))
