@@ -99,14 +99,19 @@ def _once(copying: "Copying", plan: "Plan", is_quiet: bool) -> None:
 
 
 def _follow(copying: "Copying", plan: "Plan", is_quiet: bool) -> None:
+    has_failed = False
     try:
         if is_quiet:
             copying.follow(Event(), _say)
         else:
             with _progress(copying, plan, None):
                 copying.follow(Event(), _say)
+    except Exception:
+        has_failed = True
+        raise
     finally:
-        _tell(copying, copying.summary)
+        if not has_failed or copying.summary.records:  # who failed before the first record does not know what is left
+            _tell(copying, copying.summary)
 
 
 def _progress(copying: "Copying", plan: "Plan", wanted: int | None) -> Any:

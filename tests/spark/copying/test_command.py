@@ -13,6 +13,7 @@ from oncelog.client.admin import Admin
 from oncelog.client.types import NewPartitions
 from oncelog.spark.copying.copy_planning import Plan
 from oncelog.spark.copying.copy_running import Copying
+from oncelog.spark.copying.job import CopyFailed
 from oncelog.spark.jobs import words_of
 from oncelog.spark.sink.milestones import SENT
 from tests.cli.running import START, Oncelog, ended
@@ -156,6 +157,19 @@ def start(server: ServerProcess, source: str, controller: Controller) -> "subpro
     return subprocess.Popen(
         [sys.executable, "-c", START, *words], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
+
+
+def test_a_copy_that_follows_and_fails_before_its_first_record_does_not_say_that_nothing_was_left(
+    server: ServerProcess, raw: RawConnection, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise CopyFailed("Spark did not start")
+
+    monkeypatch.setattr(Copying, "follow", fail)
+    written(raw, source, 0, some(0, 3))
+    said = Oncelog(server.bootstrap_servers).run("copy", source, f"{source}-copy", "--follow", "-q")
+    assert said.lines == []
+    assert said.refusal == "Spark did not start; the same command goes on where this one was"
 
 
 def test_of_pages_about_a_failure_the_line_that_says_why_is_told() -> None:
