@@ -140,7 +140,7 @@ def test_the_type_of_a_resource_is_said_as_to_confluent_kafka(given: Any) -> Non
 @pytest.mark.parametrize("given", ["brocker", 77, None, 1.5])
 def test_another_type_of_a_resource_is_refused_with_those_that_are_known(given: Any) -> None:
     with pytest.raises(
-        KafkaException, match=r"ResourceType\.TOPIC or \.BROKER, or 'topic' or 'broker', not"
+        KafkaException, match=r"ResourceType\.TOPIC, \.BROKER or \.GROUP, or 'topic', 'broker' or 'group', not"
     ) as refused:
         ConfigResource(given, "1")
     assert refused.value.error == KafkaError._INVALID_ARG
