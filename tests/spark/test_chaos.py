@@ -21,17 +21,17 @@ SEED_OF_ONE_KILL = 29
 def test_each_row_of_a_pipeline_is_there_once_whoever_is_killed(tmp_path: Path) -> None:
     targets = frozenset({Target.DRIVER, Target.EXECUTOR, Target.RESPONSES})
     options = Options(
-        messages=120_000,
-        rate=20_000,
+        messages=180_000,
+        rate=30_000,
         partitions=2,
         targets=targets,
-        every=22_000,
+        every=33_000,
         seed=SEED_OF_MANY_KILLS,
-        spark=Pipeline(rows_a_batch=40_000),
+        spark=Pipeline(rows_a_batch=60_000),
     )
     found = run(options, tmp_path)
     assert found.written is not None
-    assert found.written.confirmed == 120_000
+    assert found.written.confirmed == 180_000
     assert found.verdict is Verdict.EXACT, "\n".join(lines(found))
     assert {each.target for each in found.happened} == targets
     assert any("rows written" in line for line in lines(found))
