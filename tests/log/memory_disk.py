@@ -6,7 +6,7 @@ What it does to a log that trusts it too far, all of it drawn from one seed:
   `fdatasync`, each sector of 512 bytes is there or not, by itself; so a write may be there torn, or later bytes without
   earlier ones. The file's size is the old one, the new one, or between; sectors that never came read as zeros.
 - **Names.** Creations, renames and removals since the folder's last `sync_folder` survive up to some point, in their
-  order, as with a journal. Data that was synced under a name that did not survive is gone with it.
+  order, as with a journal. Data that was synced under a name that did not survive is gone with it. The boot is another.
 - **Kill.** `crash(keep_all=True)` is a process that dies while the machine lives on: everything written is there.
 - **Death at a chosen step.** `die_at(n)` raises `Died` in the n-th operation that changes something. A write that dies
   has put a part of its bytes down, any other operation was done or not; and no operation works afterwards.
@@ -171,6 +171,7 @@ class MemoryDisk:
         self.chance = random.Random(seed)
         self.capacity_bytes = ENOUGH_BYTES
         self.short_writes = False
+        self.boots = 1
         self.operations = 0  # how many that change something there were
         self.trace: list[tuple[str, str]] = []  # the last of them, to tell what a failing step was
         self._dies_at = -1
@@ -214,6 +215,7 @@ class MemoryDisk:
         """The disk as the next start finds it. This one is dead."""
         self._dead = True
         found = MemoryDisk(self.chance.getrandbits(32))
+        found.boots = self.boots if keep_all else self.boots + 1
         found._folders = set(self._folders)
         if keep_all:
             found._files = {path: Inode(bytes(inode.content)) for path, inode in self._files.items()}
@@ -332,6 +334,9 @@ class MemoryDisk:
     @one_at_a_time
     def free_bytes(self, folder: str) -> int:
         return max(0, self.capacity_bytes - sum(len(inode.content) for inode in self._files.values()))
+
+    def boot_id(self) -> str:
+        return f"boot-{self.boots}"
 
     # Names
 

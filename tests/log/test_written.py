@@ -1,12 +1,16 @@
 """How far a log had been written: what is lost of it, or is another's, although nothing was brought to the disk."""
 
+import errno
 from collections.abc import Callable
 from copy import deepcopy
 
 import pytest
+from crc32c import crc32c
 
 from oncelog.log.config import LogConfig
 from oncelog.log.cutting import cut_back
+from oncelog.log.disk import read_whole
+from oncelog.log.notes import read_written
 from oncelog.log.partition import PartitionLog
 from oncelog.log.partition_checking import check_partition
 from oncelog.records.header import headers
@@ -128,6 +132,77 @@ def test_what_was_noted_before_a_power_failure_is_forgotten_by_the_start_after_i
         put(log, b"more")
         again = open_log(found.crash(keep_all=True), SMALL, stayed_up=True)
         assert (again.offline, again.next_offset) == (None, log.next_offset), f"seed {number}"
+
+
+def cannot_be_removed(disk: MemoryDisk) -> None:
+    disk.fail("unlink", errno.EIO)
+    assert open_log(disk, LARGE, owner="mine/0").offline is None
+    disk.heal()
+
+
+def belongs_to_another(disk: MemoryDisk) -> None:
+    offline = open_log(disk, LARGE, owner="another/0").offline
+    assert offline is not None and "belongs to mine/0" in offline
+
+
+@pytest.mark.parametrize("start", [cannot_be_removed, belongs_to_another])
+def test_a_note_that_outlives_the_start_after_a_power_failure_does_not_count_in_the_next(
+    start: Callable[[MemoryDisk], None],
+) -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, LARGE, owner="mine/0")
+    for number in range(40):
+        put(log, b"%d" % number)
+    note_end(log)
+    for name in disk.listdir(FOLDER):  # as the kernel does in time; of the log it left out the last batch
+        disk.open(f"{FOLDER}/{name}", write=True).fdatasync()
+    disk.sync_folder(FOLDER)
+    found = disk.crash()
+    last_batch_lost(found, log)
+    start(found)
+    found = found.crash(keep_all=True)
+    checked = check_partition(found, FOLDER, stayed_up=True)
+    assert (checked.damage, checked.notes) == (
+        [],
+        ["written is damaged or of an earlier boot; a start does without it"],
+    )
+    again = open_log(found, LARGE, stayed_up=True, owner="mine/0")
+    assert (again.offline, again.next_offset) == (None, 39)
+
+
+@pytest.mark.parametrize("boot", ["boot-1", ""])
+def test_a_note_counts_under_the_boot_that_it_names_and_nowhere_else(
+    boot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryDisk, "boot_id", lambda disk: boot)
+    disk, _ = noted()
+    assert (read_written(disk, FOLDER).offset == 40) == bool(boot)
+    monkeypatch.setattr(MemoryDisk, "boot_id", lambda disk: "boot-2")
+    assert read_written(disk, FOLDER).offset == -1
+
+
+def test_a_note_that_names_no_boot_does_not_count() -> None:
+    disk, _ = noted()
+    path = f"{FOLDER}/written"
+    numbers = b" ".join(read_whole(disk, path).split(b" ")[1:-1])
+    disk.unlink(path)
+    disk.open(path, create=True).pwritev([b"%b %08x\n" % (numbers, crc32c(numbers))], 0)
+    assert read_written(disk, FOLDER).offset == -1
+
+
+def test_half_a_note_counts_as_none_until_it_is_written_again() -> None:
+    disk, log = noted()
+    put(log, b"more")
+    note = log.begin_note()
+    assert note is not None
+    whole = disk.size(f"{FOLDER}/written")
+    disk.open(f"{FOLDER}/written", write=True).truncate(whole // 2)
+    disk.capacity_bytes = disk.capacity_bytes - disk.free_bytes(FOLDER)
+    note()
+    disk.heal()
+    assert read_written(disk, FOLDER).offset == -1
+    note_end(log)
+    assert read_written(disk, FOLDER).offset == 41
 
 
 def test_a_note_of_how_far_a_log_is_that_is_damaged_is_passed_over() -> None:

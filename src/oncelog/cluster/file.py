@@ -35,7 +35,6 @@ from oncelog.producers.leases import (
 )
 from oncelog.producers.producer_map import FIRST_KAFKA_PID
 from oncelog.server.ports import ClusterStorageError, Member, PidKind
-from oncelog.server.process import boot_id as boot_id_of_machine
 
 META_FILE = "server.meta"
 TREE_FOLDER = "tree"  # in the folder of a whole cluster: what its brokers agree on
@@ -147,7 +146,7 @@ class FileCluster:
                 lease_lifetime_ms=lease_lifetime_ms,
                 is_member=is_member,
                 lock=lock,
-                boot_id=boot_id_of_machine(),
+                boot_id=disk.boot_id(),
             )
         except BaseException:
             lock.release()

@@ -16,7 +16,6 @@ from oncelog.security.documents import Damaged, Document, Kind
 from oncelog.server.folders import METADATA_ID, Folders, owner_of
 from oncelog.server.metadata_log import Definition, definitions_in, documents_in
 from oncelog.server.names import METADATA_TOPIC
-from oncelog.server.process import boot_id
 
 METADATA = f"{METADATA_TOPIC}-0"
 
@@ -82,7 +81,7 @@ def _check_meta(disk: Disk, folder: str) -> tuple[Checked, bool, bool]:
         checked.damaged(str(damage))
         return checked, False, False
     noted = state["boot_id"]
-    return checked, bool(noted) and noted == boot_id(), state["is_member"]
+    return checked, bool(noted) and noted == disk.boot_id(), state["is_member"]
 
 
 def check_metadata(disk: Disk, folders: Folders, stayed_up: bool) -> tuple[Checked, dict[str, Definition]]:

@@ -31,7 +31,6 @@ from oncelog.server.local_topics import METADATA_CONFIG, check_there, open_metad
 from oncelog.server.metadata_log import Definition, MetadataLog
 from oncelog.server.names import METADATA_TOPIC
 from oncelog.server.ports import ClusterStorageError, PidKind
-from oncelog.server.process import boot_id
 from oncelog.server.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -53,7 +52,7 @@ class SharedFolder:
             clock,
             node_id=settings.node_id,
             lease_lifetime_ms=settings.oncelog_lease_lifetime_ms,
-            boot_id=boot_id(),
+            boot_id=disk.boot_id(),
         )
         self._folders = Folders(disk, settings.log_dir)
         self._metadata: MetadataLog = open_metadata(self._folders, self._open_metadata_log)
@@ -198,7 +197,7 @@ class FolderOfParent:
         self.start_epoch: int = state["start_epoch"]
         self.folder_id: str = state["folder_id"]
         self.pid_secret: str = state["pid_secret"]  # outlives what workers agree on
-        self.stayed_up = bool(state["boot_id"]) and state["boot_id"] == boot_id()
+        self.stayed_up = bool(state["boot_id"]) and state["boot_id"] == disk.boot_id()
         self.earlier_pids = GrantHistory(
             lease_lifetime_ms, periods_of(state, clock.now()), int(state["next_pids"][PidKind.LEASED]), now.monotonic_ms
         )

@@ -7,6 +7,7 @@ into `LogStorageError`. The tests' `MemoryDisk` is the twin that loses, tears an
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Protocol
 
 from oncelog.records.header import Buffer
@@ -71,6 +72,11 @@ class Disk(Protocol):
         ...
 
     def free_bytes(self, folder: str) -> int: ...
+
+    def boot_id(self) -> str:
+        """Another one after each start of the machine, with which goes what never came to the disk itself; empty where
+        the system does not tell."""
+        ...
 
 
 class RealFile:
@@ -171,6 +177,18 @@ class RealDisk:
     def free_bytes(self, folder: str) -> int:
         facts = os.statvfs(folder)
         return facts.f_bavail * facts.f_frsize
+
+    def boot_id(self) -> str:
+        return _boot_id()
+
+
+@cache  # no process outlives it, and it is asked for with each note
+def _boot_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def read_whole(disk: Disk, path: str) -> bytes:

@@ -103,7 +103,7 @@ class Flusher:
             durable = self._durably_noted_offset <= max(self.point_offset, active_base)
             try:
                 write_flushed(self._disk, self.folder, offset, durable=durable)
-            except OSError as error:  # an older note is true as well
+            except OSError as error:  # an older one that stays is true as well, and half a one counts as none
                 logger.warning("%s: cannot note what is flushed: %s", self.folder, error)
                 return
             self._noted_offset = offset
@@ -124,7 +124,9 @@ class Flusher:
                 return
             try:
                 write_written(self._disk, self.folder, written)
-            except OSError:  # a full disk: an older note is true as well, and appends say what there is to say
+            except OSError:
+                # A full disk: appends say what there is to say. The older note may be gone, as this one is written over
+                # it: half a one counts as none, by its sum, until the next try.
                 return
             self._written_offset = written.offset
 

@@ -10,7 +10,7 @@ after each of them, and never says more than is true. It comes to the disk itsel
 point or a segment's beginning; after that a power failure may leave an older one.
 
 `written` says how far the log was a short while ago, flushed or not, and where the batch ends that was the last. It is
-never brought to the disk, and counts only on a machine that has run on since.
+never brought to the disk, and counts only on a machine that has run on since: it names the boot that it is of.
 """
 
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from oncelog.log.names import EPOCH_FILE, FLUSHED_FILE, LATEST_OFFSET, START_FIL
 from oncelog.log.verdict import Written
 
 LATEST_EPOCH = 2**31 - 2  # the next start opens one more
+UNKNOWN_BOOT = "-"
 
 
 def write_start(disk: Disk, folder: str, offset: int) -> None:
@@ -55,15 +56,17 @@ def read_flushed(disk: Disk, folder: str) -> int:
 
 
 def write_written(disk: Disk, folder: str, written: Written) -> None:
-    noted = " ".join(f"{number:019d}" for number in written)
+    noted = " ".join([disk.boot_id() or UNKNOWN_BOOT, *(f"{number:019d}" for number in written)])
     _write_over(disk, f"{folder}/{WRITTEN_FILE}", f"{noted} {_crc(noted.encode())}\n", durable=False)
 
 
 def read_written(disk: Disk, folder: str) -> Written:
+    """Nothing where it does not hold what was written, or another boot may have written it."""
     noted, _, check = read_whole(disk, f"{folder}/{WRITTEN_FILE}").removesuffix(b"\n").rpartition(b" ")
-    numbers = noted.split(b" ")
+    boot, *numbers = noted.split(b" ")
     is_whole = len(numbers) == len(Written._fields) and check.decode("latin-1") == _crc(noted)
-    return Written(*map(int, numbers)) if is_whole else Written()
+    is_of_now = boot.decode("latin-1") == disk.boot_id()  # never where that is not known
+    return Written(*map(int, numbers)) if is_whole and is_of_now else Written()
 
 
 def _write_over(disk: Disk, path: str, text: str, *, durable: bool) -> None:

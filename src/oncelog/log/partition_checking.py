@@ -254,7 +254,7 @@ class _Check:
         if FLUSHED_FILE in self._names and self._known.flushed_offset < 0:
             self._checked.note(f"{FLUSHED_FILE} is not what was written; a start does without it")
         if WRITTEN_FILE in self._names and self._known.stayed_up and self._known.written.offset < 0:
-            self._checked.note(f"{WRITTEN_FILE} is not what was written; a start does without it")
+            self._checked.note(f"{WRITTEN_FILE} is damaged or of an earlier boot; a start does without it")
         if CLEANER_FILE in self._names:
             try:
                 state = CleanerState.decode(read_whole(self._disk, f"{self._folder}/{CLEANER_FILE}"))

@@ -194,7 +194,7 @@ class Recovery:
         logs = set(offsets_of(names, LOG))
         remains = [name for name in names if name.endswith((TEMPORARY, CLEANED))]
         if WRITTEN_FILE in names and not self._stayed_up:
-            remains.append(WRITTEN_FILE)  # it must not count again when the machine has run on for a while
+            remains.append(WRITTEN_FILE)  # it counts no more: it is of an earlier boot
         remains += [f"{base:020d}{INDEX}" for base in offsets_of(names, INDEX) if base not in logs]
         for name in remains:
             try:

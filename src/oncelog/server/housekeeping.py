@@ -3,7 +3,8 @@
 retention, producers' expiry    every log.retention.check.interval.ms, one log after the other
 compaction                      every log.cleaner.backoff.ms: chosen here, done in a thread, put in place here
 recovery points                 when enough was appended, and with oncelog.flush=interval every so often
-how far each log is             every second, where it has grown: a start knows what must be there
+how far each log is             every second, where it has grown, by a thread of its own: a start knows what must be
+                                there, also while compaction is at work
 a look for rot                  all the time, at oncelog.scrub.bytes.per.second: see `scrubber.py`
 idle connections                at least every five seconds
 certificates                    every five seconds it is looked whether their files have changed
@@ -45,6 +46,7 @@ class Housekeeping:
         self._topics = topics
         self._clock = clock
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="oncelog-housekeeping")
+        self._notes = ThreadPoolExecutor(1, thread_name_prefix="oncelog-notes")  # what takes long is not theirs
         self._scrubber = Scrubber(settings, topics, clock, disk, metrics)
         self._scrubs = ThreadPoolExecutor(1, thread_name_prefix="oncelog-scrub")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -76,6 +78,7 @@ class Housekeeping:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._threads.shutdown()
+        self._notes.shutdown()
         self._scrubs.shutdown()
 
     def checkpoint_if_due(self) -> None:
@@ -137,7 +140,7 @@ class Housekeeping:
                 notes = await self._turns.run(self._beginning_notes())
                 pause_s = NOTES_S
                 if notes:
-                    took_s = await asyncio.get_running_loop().run_in_executor(self._threads, _note_all, notes)
+                    took_s = await asyncio.get_running_loop().run_in_executor(self._notes, _note_all, notes)
                     pause_s = max(NOTES_S, took_s * NOTES_SHARE)
             except Exception:
                 logger.exception("the ends of logs could not be noted; it will be tried again")

@@ -51,15 +51,6 @@ def raise_open_files_limit() -> None:
             logger.info("the limit of open files stays %d: %s", soft, refusal)
 
 
-def boot_id() -> str:
-    """Another one after each start of the machine; empty where the system does not tell."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
-
-
 PROCESS: tuple[tuple[str, bool, str, Callable[[], float]], ...] = (
     ("process_cpu_seconds_total", True, "Processor time of the server.", cpu_seconds),
     ("process_resident_memory_bytes", False, "Memory of the server.", resident_bytes),
