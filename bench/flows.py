@@ -80,7 +80,7 @@ def main(
             KINDS[kind].command()  # which fetches what it needs
         if not machine_code.is_there():
             machine_code.make()  # as `oncelog warm --loops` does
-    except (MissingPeer, machine_code.NotMade) as missing:
+    except (MissingPeer, machine_code.NoMachineCode) as missing:
         raise click.ClickException(str(missing)) from missing
     with (
         tempfile.TemporaryDirectory(prefix="oncelog-bench-", dir=folder) as place,

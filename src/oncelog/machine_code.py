@@ -10,10 +10,12 @@ import hashlib
 import importlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,6 +24,7 @@ from struct import error as StructError
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from oncelog.cache_folder import cache_folder, make_cache_folder
 from oncelog.records.loop_shapes import KINDS, PROBE, PROBE_SHAPE, Argument, Shape
 
 LOOPS: Final = (
@@ -33,11 +36,12 @@ LOOPS: Final = (
     "records/walk_loops.py",
 )
 _MAKERS: Final = ("machine_code.py", "records/loop_objects.py", "records/loop_shapes.py")
-_OURS: Final = Path(__file__).parent
+_SOURCES: Final = (*LOOPS, *_MAKERS)
+SOURCES_IN: Final = Path(__file__).parent
 _MADE: Final = "loops-*.so"
 MOST_KEPT: Final = 8  # of other versions and of other Pythons of this machine
 _COMPILERS: Final = ("cc", "gcc", "clang")
-_LINKS_AT_MOST_S: Final = 120
+LINKS_AT_MOST_S: Final = 120
 _OTHERS_MAY_WRITE: Final = 0o022
 _DIGEST_BYTES: Final = 32  # behind the library, where no loader looks
 _CPU_BYTES: Final = 8192  # what the kernel says of the first processors
@@ -45,24 +49,42 @@ _CPU_BYTES: Final = 8192  # what the kernel says of the first processors
 Function = Callable[..., Any]
 
 
-class NotMade(RuntimeError):
+class NoMachineCode(RuntimeError):
     """There is no machine code; the text says why."""
 
 
 def path() -> Path:
     """Where it is once it was made."""
-    folder = os.environ.get("NUMBA_CACHE_DIR")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "oncelog")
-    return Path(folder or cache) / _MADE.replace("*", _key())
+    return cache_folder(os.environ.get("NUMBA_CACHE_DIR")) / _MADE.replace("*", _key())
 
 
 def _key() -> str:
     told = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("NUMBA_"))
     made_for = [sys.version, sys.abiflags, platform.machine(), processor()]
     made_of = [version(name) for name in ("numba", "llvmlite", "numpy")]
-    files = [(_OURS / name).read_bytes() for name in (*LOOPS, *_MAKERS)]
+    files = [(SOURCES_IN / name).read_bytes() for name in _SOURCES]
+    if is_outdated():
+        raise OSError("oncelog has been changed since this program has loaded it")
     said = "\n".join([*made_for, *made_of, *(each for each in told if not each.startswith("NUMBA_CACHE_DIR="))])
     return hashlib.sha256(b"\0".join([said.encode(), *files])).hexdigest()[:32]
+
+
+def _seen() -> list[tuple[int, int, int]]:
+    try:
+        found = [os.stat(SOURCES_IN / name) for name in _SOURCES]
+    except OSError:
+        return []
+    return [(about.st_ino, about.st_size, about.st_mtime_ns) for about in found]
+
+
+# Before any loop is loaded, which `block_loops.py` sees to.
+_SEEN_FIRST: Final = _seen()
+
+
+def is_outdated() -> bool:
+    """Whether the sources are no longer those that were loaded, as after an upgrade under a running program: a library
+    of the new ones would be called as the old ones say."""
+    return not _SEEN_FIRST or _seen() != _SEEN_FIRST
 
 
 def processor() -> str:
@@ -81,11 +103,16 @@ def processor() -> str:
 def function(name: str, its_shape: Shape, otherwise: Callable[[], Function]) -> Function | None:
     """The loop of this name, which asks `otherwise` for the one that numba compiles where an argument is unlike."""
     library = kept_library()
-    return None if library is None else _callable(library, name, its_shape, otherwise)
+    if library is None or is_outdated():
+        return None
+    try:
+        return _callable(library, name, its_shape, otherwise)
+    except AttributeError:  # it has no such loop
+        return None
 
 
 def is_there() -> bool:
-    return kept_library() is not None
+    return kept_library() is not None and not is_outdated()
 
 
 def is_near() -> bool:
@@ -100,28 +127,54 @@ def is_near() -> bool:
 @lru_cache(maxsize=1)
 def kept_library() -> Any:
     try:
-        place = path()
-        if not (_is_ours(place) and _is_whole(place)):
-            return None
-        library = ctypes.CDLL(os.fspath(place))
-        return library if _reads_arrays(library) else None
+        return _loaded(path())
     except (OSError, AttributeError, PackageNotFoundError):
         return None
 
 
-def _is_ours(place: Path) -> bool:
-    """Nobody else has written it, nor can."""
+def _loaded(place: Path) -> Any:
+    """An OSError says why not. It is opened once: by its name another one could come between the look and the load."""
+    folder = _opened_folder(place.parent)
     try:
-        about = place.stat()
-    except OSError:
-        return False
-    return about.st_uid in (0, os.geteuid()) and not about.st_mode & _OTHERS_MAY_WRITE
+        file = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
+    finally:
+        os.close(folder)
+    try:
+        _refuse_others(file, place)
+        _refuse_part(file, place)
+        library = ctypes.CDLL(f"/proc/self/fd/{file}")
+    except BaseException:
+        os.close(file)
+        raise
+    # The file stays open: the loader takes whatever has the name of a library that it knows for that library.
+    if not _reads_arrays(library):
+        raise OSError(f"{place} does not read numpy's arrays")
+    return library
 
 
-def _is_whole(place: Path) -> bool:
+def _opened_folder(place: Path) -> int:
+    folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _refuse_others(folder, place)
+    except BaseException:
+        os.close(folder)
+        raise
+    return folder
+
+
+def _refuse_others(opened: int, place: Path) -> None:
+    """Nobody else has written it, nor can, nor puts another one into its place."""
+    about = os.fstat(opened)
+    if about.st_uid not in (0, os.geteuid()) or about.st_mode & _OTHERS_MAY_WRITE:
+        raise PermissionError(f"{place} can be written by others")
+
+
+def _refuse_part(opened: int, place: Path) -> None:
     """A library of which a part is missing would be loaded, and end the process where it is touched."""
-    data = place.read_bytes()
-    return hashlib.sha256(data[:-_DIGEST_BYTES]).digest() == data[-_DIGEST_BYTES:]
+    with open(opened, "rb", closefd=False) as file:
+        data = file.read()
+    if hashlib.sha256(data[:-_DIGEST_BYTES]).digest() != data[-_DIGEST_BYTES:]:
+        raise OSError(f"{place} is not whole")
 
 
 def _callable(library: Any, name: str, its_shape: Shape, otherwise: Callable[[], Function]) -> Function:
@@ -202,18 +255,24 @@ def _reads_arrays(library: Any) -> bool:
 def make() -> Path:
     """In the place of what is there by this name."""
     try:
-        from oncelog.records.block_loops import kept_loops
-        from oncelog.records.loop_objects import NoObject, object_file
+        return _made()
+    except (ImportError, OSError, ValueError, AttributeError, subprocess.SubprocessError) as error:
+        raise NoMachineCode(str(error)) from error
 
-        for each in LOOPS:
-            importlib.import_module(f"oncelog.{each.removesuffix('.py').replace('/', '.')}")
-        place, code = path(), object_file(kept_loops())
-    except (ImportError, NoObject, OSError, PackageNotFoundError) as error:
-        raise NotMade(str(error)) from error
-    compiler = os.environ.get("CC") or next(filter(None, map(shutil.which, _COMPILERS)), None)
-    if compiler is None:
-        raise NotMade(f"none of {', '.join(_COMPILERS)} is on the path, which would link it")
-    place.parent.mkdir(parents=True, exist_ok=True)
+
+def _made() -> Path:
+    from oncelog.records.block_loops import kept_loops
+    from oncelog.records.loop_objects import NoObject, object_file
+
+    for each in LOOPS:
+        importlib.import_module(f"oncelog.{each.removesuffix('.py').replace('/', '.')}")
+    place, compiler = path(), _compiler()
+    make_cache_folder(place.parent)
+    os.close(_opened_folder(place.parent))
+    try:
+        code = object_file(kept_loops())
+    except NoObject as error:
+        raise NoMachineCode(str(error)) from error
     with TemporaryDirectory(dir=place.parent, prefix="making-") as folder:
         library, made = _linked(compiler, code, Path(folder)), Path(folder, "made")
         with open(made, "xb") as file:
@@ -223,25 +282,39 @@ def make() -> Path:
         made.chmod(0o644)
         made.replace(place)
     kept_library.cache_clear()
-    if not is_there():
+    try:
+        _loaded(place)
+    except (OSError, AttributeError):
         place.unlink(missing_ok=True)
-        raise NotMade("what was made does not read numpy's arrays, or cannot be loaded")
+        raise
     forget_old(place.parent)
     return place
 
 
 def forget_old(folder: Path) -> None:
-    newest_first = sorted(folder.glob(_MADE), key=lambda each: each.stat().st_mtime, reverse=True)
-    for old in newest_first[MOST_KEPT:]:
-        old.unlink(missing_ok=True)
+    """Others may do the same at this moment."""
+    written_at: dict[Path, float] = {}
+    for each in folder.glob(_MADE):
+        with suppress(OSError):
+            written_at[each] = each.stat().st_mtime
+    for old in sorted(written_at, key=written_at.__getitem__, reverse=True)[MOST_KEPT:]:
+        with suppress(OSError):
+            old.unlink()
 
 
-def _linked(compiler: str, code: bytes, folder: Path) -> bytes:
+def _compiler() -> list[str]:
+    found = os.environ.get("CC") or next(filter(None, map(shutil.which, _COMPILERS)), None)
+    if found is None:
+        raise NoMachineCode(f"none of {', '.join(_COMPILERS)} is on the path, which would link it")
+    return shlex.split(found)
+
+
+def _linked(compiler: list[str], code: bytes, folder: Path) -> bytes:
     """Nothing may stay open that only numba has."""
     source, target = folder / "loops.o", folder / "loops.so"
     source.write_bytes(code)
-    order = [compiler, "-shared", "-Wl,-z,defs", "-Wl,-Bsymbolic", "-o", os.fspath(target), os.fspath(source), "-lm"]
-    linked = subprocess.run(order, capture_output=True, text=True, timeout=_LINKS_AT_MOST_S, check=False)
+    order = [*compiler, "-shared", "-Wl,-z,defs", "-Wl,-Bsymbolic", "-o", os.fspath(target), os.fspath(source), "-lm"]
+    linked = subprocess.run(order, capture_output=True, text=True, timeout=LINKS_AT_MOST_S, check=False)
     if linked.returncode or not target.exists():
-        raise NotMade(f"{compiler}: {linked.stderr.strip()[-1000:]}")
+        raise NoMachineCode(f"{shlex.join(compiler)}: {linked.stderr.strip()[-1000:]}")
     return target.read_bytes()

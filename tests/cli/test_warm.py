@@ -26,7 +26,7 @@ def test_without_spark_the_loops_are_all_there_is(tmp_path: Path, monkeypatch: p
 
 def test_why_there_is_none_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def make() -> Path:
-        raise machine_code.NotMade("none of cc is on the path")
+        raise machine_code.NoMachineCode("none of cc is on the path")
 
     monkeypatch.setattr(machine_code, "make", make)
     done = CliRunner().invoke(warm.command, ["--loops"])
@@ -37,7 +37,7 @@ def test_without_loops_sparks_classes_are_archived_all_the_same(monkeypatch: pyt
     archived: list[bool] = []
 
     def make() -> Path:
-        raise machine_code.NotMade("no numba")
+        raise machine_code.NoMachineCode("no numba")
 
     monkeypatch.setattr(machine_code, "make", make)
     monkeypatch.setattr(warm, "find_spec", lambda name: object())

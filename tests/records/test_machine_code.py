@@ -1,6 +1,7 @@
 """The machine code of the loops that `oncelog warm` keeps: the same answers as numba's, without numba; and who does not
 get it."""
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -10,13 +11,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
 from oncelog import machine_code
-from oncelog.machine_code import LOOPS, NotMade
+from oncelog.machine_code import LOOPS, NoMachineCode
 from oncelog.records import loop_objects
-from oncelog.records.block_loops import kept_loops
+from oncelog.records.block_loops import Loop, kept_loops
+from oncelog.records.loop_objects import NoObject, object_file
 from oncelog.records.loop_shapes import Shape, shape
 from tests.peers.jars import MissingPeer, need_or_skip
 from tests.repo.tree import ROOT
@@ -71,6 +74,11 @@ def said(folder: Path, program: str = EVERYTHING, **variables: str) -> list[str]
     return done.stdout.splitlines()
 
 
+def is_there_now() -> bool:
+    machine_code.kept_library.cache_clear()
+    return machine_code.is_there()
+
+
 @pytest.fixture(scope="module")
 def without_numba(folder: Path) -> list[str]:
     return said(folder)
@@ -87,14 +95,82 @@ def test_they_answer_the_same(without_numba: list[str], tmp_path: Path) -> None:
 
 def test_without_a_cache_folder_that_others_cannot_write_numba_does_it(folder: Path) -> None:
     place = machine_code.path()
-    place.chmod(0o777)
+    for mine, mode in ((place, 0o644), (folder, 0o755)):
+        for others in (0o020, 0o002, 0o1022):
+            mine.chmod(mode | others)
+            assert not is_there_now()
+        if mine == folder:
+            with pytest.raises(NoMachineCode, match="can be written by others"):
+                machine_code.make()
+        mine.chmod(mode)
+    assert is_there_now()
+
+
+def test_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    place = machine_code.path()
+    place.rename(tmp_path / "library")
     try:
-        machine_code.kept_library.cache_clear()
-        assert not machine_code.is_there()
+        place.symlink_to(tmp_path / "library")
+        assert not is_there_now()
     finally:
-        place.chmod(0o644)
-        machine_code.kept_library.cache_clear()
-    assert machine_code.is_there()
+        (tmp_path / "library").replace(place)
+    assert is_there_now()
+
+
+def test_what_was_looked_at_is_what_is_loaded(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever comes to stand under its name in between."""
+    place, load = machine_code.path(), ctypes.CDLL
+    swapped = tmp_path / "library"
+
+    def swap_and_load(name: str) -> Any:
+        place.rename(swapped)
+        place.write_bytes(b"another")
+        assert os.path.samefile(name, swapped)
+        return load(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", swap_and_load)
+    try:
+        assert is_there_now()
+    finally:
+        swapped.replace(place)
+
+
+@pytest.mark.parametrize("variable", ["XDG_CACHE_HOME", "NUMBA_CACHE_DIR"])
+def test_nothing_is_loaded_from_where_a_program_happens_to_run(
+    folder: Path, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    monkeypatch.setenv(variable, "." if variable == "XDG_CACHE_HOME" else "oncelog")
+    assert not machine_code.is_near() and not is_there_now()
+    with pytest.raises(NoMachineCode, match="is not absolute"):
+        machine_code.make()
+    monkeypatch.undo()
+    assert is_there_now()
+
+
+def test_after_an_upgrade_a_running_program_does_not_use_it(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its callers are those of before, which know other arguments."""
+    wanted = _shape("walk_loops", "walk")
+    assert machine_code.function("walk", wanted, lambda: lambda *given: None) is not None
+    elsewhere = tmp_path / "oncelog"
+    shutil.copytree(SOURCE, elsewhere, ignore=shutil.ignore_patterns("__pycache__", "spark", "console", "server"))
+    monkeypatch.setattr(machine_code, "SOURCES_IN", elsewhere)
+    assert machine_code.is_outdated() and not machine_code.is_near() and not machine_code.is_there()
+    assert machine_code.function("walk", wanted, lambda: lambda *given: None) is None
+    with pytest.raises(NoMachineCode, match="has been changed since"):
+        machine_code.make()
+
+
+def test_what_was_loaded_is_remembered_before_a_loop_is() -> None:
+    program = "import sys, oncelog.records.block_loops; print('oncelog.machine_code' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_a_loop_that_it_does_not_have_goes_to_numba(folder: Path) -> None:
+    assert machine_code.function("no_such", shape("i8"), lambda: lambda *given: None) is None
 
 
 def test_what_is_no_library_is_passed_over(folder: Path) -> None:
@@ -104,13 +180,11 @@ def test_what_is_no_library_is_passed_over(folder: Path) -> None:
     try:
         for damaged in (b"", b"no library", whole[: len(whole) // 2], whole[:-1], whole[:99] + b"x" + whole[100:]):
             place.write_bytes(damaged)
-            machine_code.kept_library.cache_clear()
-            assert not machine_code.is_there()
+            assert not is_there_now()
     finally:
         place.unlink()
         place.write_bytes(whole)
-        machine_code.kept_library.cache_clear()
-    assert machine_code.is_there()
+    assert is_there_now()
 
 
 @pytest.mark.parametrize("told", ["NUMBA_BOUNDSCHECK", "NUMBA_CPU_NAME", "NUMBA_OPT"])
@@ -180,12 +254,52 @@ def test_a_loop_without_a_compiler_is_not_made(folder: Path, monkeypatch: pytest
     refusing = shutil.which("false")
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
-    with pytest.raises(NotMade, match="none of cc, gcc, clang is on the path"):
+    with pytest.raises(NoMachineCode, match="none of cc, gcc, clang is on the path"):
         machine_code.make()
     monkeypatch.setenv("CC", str(refusing))
-    with pytest.raises(NotMade, match=str(refusing)):
+    with pytest.raises(NoMachineCode, match=str(refusing)):
         machine_code.make()
     assert machine_code.is_there(), "what was there before stays"
+
+
+@pytest.mark.parametrize(
+    ("compiler", "said"),
+    [
+        ("{python} -c 'raise SystemExit(\"told so\")'", "told so"),
+        ("{python} -c 'import signal; signal.pause()'", "timed out after"),
+        ("{python} 'not closed", "No closing quotation"),
+        ("/nowhere/cc", "No such file"),
+    ],
+)
+def test_a_compiler_that_does_not_link_is_no_traceback(
+    folder: Path, compiler: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_objects, "object_file", lambda loops: b"")
+    monkeypatch.setattr(machine_code, "LINKS_AT_MOST_S", 0.1 if "pause" in compiler else 60)
+    monkeypatch.setenv("CC", compiler.format(python=sys.executable))
+    with pytest.raises(NoMachineCode, match=said):
+        machine_code.make()
+    assert is_there_now(), "what was there before stays"
+
+
+def test_a_folder_that_cannot_be_made_is_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CC", "cc")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    with pytest.raises(NoMachineCode, match="Not a directory"):
+        machine_code.make()
+
+
+def test_a_loop_that_returns_more_than_was_said_is_not_made() -> None:
+    """Its caller has room for as many as were said."""
+
+    def two(number):  # type: ignore[no-untyped-def]
+        return number, number
+
+    loop = Loop(two, numba.njit, shape("i8", results=1))
+    loop.compile()
+    with pytest.raises(NoObject, match="1 results are said, and 2 returned"):
+        object_file({"two": loop})
 
 
 def test_only_the_newest_few_are_kept(folder: Path) -> None:
@@ -193,7 +307,10 @@ def test_only_the_newest_few_are_kept(folder: Path) -> None:
     for number, other in enumerate(others):
         other.touch()
         os.utime(other, (number, number))
+    forgotten = folder / "loops-gone.so"  # by another one, between the look into the folder and the look at it
+    forgotten.symlink_to(folder / "nothing")
     machine_code.forget_old(folder)
+    forgotten.unlink()
     assert len(list(folder.glob("loops-*.so"))) == machine_code.MOST_KEPT
     assert machine_code.path().exists() and not others[0].exists() and others[-1].exists()
 

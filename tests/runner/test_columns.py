@@ -12,7 +12,7 @@ from oncelog.flow.holding import Holding
 from oncelog.flow.journal import Journal
 from oncelog.flow.numbered import NumberedChanges, NumberedStates
 from oncelog.runner import engine
-from oncelog.runner.batch_encoding import load_loops
+from oncelog.runner.batch_encoding import wait_for_loops
 from tests.runner.flows import WAITS_S, Billing, Owed, book
 from tests.waiting import until
 
@@ -23,7 +23,7 @@ def test_a_life_begins_with_what_the_one_before_knew_of_them(
     servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends because somebody else has written into the journals; what that was does not count."""
-    load_loops()
+    wait_for_loops()
     came: Counter[str] = Counter()
     columns_of, copy_of = NumberedStates.column_changes, vars(Holding)["copy"].fget
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from oncelog import machine_code
+from oncelog.cache_folder import NoCacheFolder
 from oncelog.cli.parts.endings import ended_by_sigterm, failure
 
 
@@ -30,7 +31,7 @@ def command(loops: bool) -> None:
     try:
         place = machine_code.make()
         click.echo(f"{place}: {place.stat().st_size / 1e6:,.1f} MB")
-    except machine_code.NotMade as refusal:
+    except machine_code.NoMachineCode as refusal:
         if not wants_classes:
             raise failure(f"no machine code was made: {refusal}") from refusal
         click.echo(f"no machine code was made, so numba compiles the loops: {refusal}", err=True)
@@ -43,7 +44,7 @@ def archive_classes() -> None:
         import pyspark
 
         from oncelog.embedded import Server
-        from oncelog.spark.class_archive import NotMade, archive_of, make
+        from oncelog.spark.class_archive import NoArchive, archive_of, make
         from oncelog.spark.java import NoJava, find_java
     except ImportError as missing:
         raise failure(f'Spark is not installed: pip install "oncelog[spark]" ({missing})') from missing
@@ -54,8 +55,8 @@ def archive_classes() -> None:
         click.echo("rehearsing a job, and archiving the classes that it needs", err=True)
         with ended_by_sigterm(), Server() as server:
             make(archive, server.bootstrap_servers)
-    except NoJava as missing:
+    except (NoJava, NoCacheFolder) as missing:
         raise failure(str(missing)) from missing
-    except NotMade as refusal:
+    except NoArchive as refusal:
         raise click.ClickException(f"Java made no archive:\n{refusal}") from refusal
     click.echo(f"{archive}: {archive.stat().st_size / 1e6:,.0f} MB")

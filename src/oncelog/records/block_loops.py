@@ -24,6 +24,9 @@ _TO_WRITE, _KEPT_CLOSE, _DATA = 1, 3, 1  # what LLVM's prefetch takes
 
 _LOOPS: Final[list["Loop"]] = []
 
+# By its name, as it looks on the disk; and now, as it remembers which sources are loaded from here on.
+_machine_code: Final[Any] = import_module("oncelog.machine_code")
+
 
 class Loop:
     """A function that is compiled later. `shape` is that of loops that others call, whose machine code may be kept."""
@@ -32,20 +35,21 @@ class Loop:
         self.function = function
         self.shape = shape
         self.compiled: Any = None
-        self.kept: Any = None
+        self.called: Any = None
         self._compile = compile_it
 
     def __call__(self, *arguments: Any) -> Any:
-        return (self.compiled or self.kept or self._find())(*arguments)
+        return (self.called or self._find())(*arguments)
 
     def _find(self) -> Any:
-        if self.shape is not None:
-            machine_code: Any = import_module("oncelog.machine_code")  # by its name: it looks on the disk
-            self.kept = machine_code.function(self.function.__name__, self.shape, self.by_numba)
-        return self.kept or self.by_numba()
+        """Found once: what numba does for one call that is unlike the others, it does for no other."""
+        kept = self.shape and _machine_code.function(self.function.__name__, self.shape, self.by_numba)
+        self.called = kept or self.by_numba()
+        return self.called
 
     def by_numba(self) -> Any:
-        compile_all()
+        if self.compiled is None:
+            compile_all()
         return self.compiled
 
     def compile(self) -> None:
@@ -54,12 +58,13 @@ class Loop:
 
 def compile_all() -> None:
     """Together, as they call each other: numba must find what it knows under their names. It compiles each when that
-    is called."""
+    is called. Loops that others call, no loop calls: they stay what chooses between numba and what is kept."""
     for each in tuple(_LOOPS):
         each.compile()
     for each in tuple(_LOOPS):
         names = each.function.__globals__
-        names.update({name: loop.compiled for name, loop in tuple(names.items()) if isinstance(loop, Loop)})
+        found = [(name, loop) for name, loop in tuple(names.items()) if isinstance(loop, Loop)]
+        names.update({name: loop.compiled for name, loop in found if loop.shape is None})
 
 
 def _njit(function: Any, **options: Any) -> Any:

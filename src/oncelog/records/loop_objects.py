@@ -93,11 +93,11 @@ def _probe(first, second, number):  # type: ignore[no-untyped-def]
 
 
 def _entry(loop: Any, its_shape: Shape) -> Any:
-    fits, arguments = _fits(its_shape), _arguments(its_shape)
+    fits, arguments, put = _fits(its_shape), _arguments(its_shape), _put(its_shape)
 
     def entry(known, words, results):  # type: ignore[no-untyped-def]
         if fits(known, words):
-            _put(results, loop(*arguments(words)))
+            put(results, loop(*arguments(words)))
 
     return entry
 
@@ -198,20 +198,25 @@ def _array(context: Any, builder: Any, address: Any, kind: Any) -> Any:
     return made._getvalue()
 
 
-@intrinsic
-def _put(typing, results, value):  # type: ignore[no-untyped-def]
+def _put(its_shape: Shape) -> Any:
     """Behind a one, which says that the loop ran."""
 
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        results, value = arguments
-        kinds = list(signature.args[1]) if isinstance(signature.args[1], types.BaseTuple) else [signature.args[1]]
-        values = cgutils.unpack_tuple(builder, value) if isinstance(signature.args[1], types.BaseTuple) else [value]  # type: ignore[no-untyped-call]
-        words = [_WORD(1)]
-        for kind, each in zip(kinds, values, strict=True):
-            if not isinstance(kind, types.NoneType):
-                words.append(context.cast(builder, each, kind, types.int64))
-        for at, word in enumerate(words):
-            builder.store(word, builder.gep(results, [_WORD(at)]))
-        return context.get_dummy_value()
+    @intrinsic
+    def put(typing, results, value):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            results, value = arguments
+            kinds = list(signature.args[1]) if isinstance(signature.args[1], types.BaseTuple) else [signature.args[1]]
+            values = cgutils.unpack_tuple(builder, value) if isinstance(signature.args[1], types.BaseTuple) else [value]  # type: ignore[no-untyped-call]
+            words = [_WORD(1)]
+            for kind, each in zip(kinds, values, strict=True):
+                if not isinstance(kind, types.NoneType):
+                    words.append(context.cast(builder, each, kind, types.int64))
+            if len(words) != its_shape.results + 1:  # the caller has room for no more
+                raise TypeError(f"{its_shape.results} results are said, and {len(words) - 1} returned")
+            for at, word in enumerate(words):
+                builder.store(word, builder.gep(results, [_WORD(at)]))
+            return context.get_dummy_value()
 
-    return types.void(results, value), generate
+        return types.void(results, value), generate
+
+    return put

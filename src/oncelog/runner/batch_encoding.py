@@ -5,7 +5,7 @@ from oncelog.flow.messages import Outputs
 from oncelog.records.codecs import CODECS
 
 
-def load_loops() -> None:
+def wait_for_loops() -> None:
     """Before they are needed: it takes a second, which the first large batch would wait for."""
     fetch_compiled_loops(wait=True)
     DECODING_LOOPS.fetch(wait=True)

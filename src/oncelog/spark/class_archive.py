@@ -15,6 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from oncelog.cache_folder import cache_folder, make_cache_folder
+
 # In a rehearsal: the folder for what the launcher makes, which are these files.
 RECORD_IN: Final = "ONCELOG_RECORD_CLASSES_IN"
 CLASSES, ARCHIVE, SAID = "classes", "archive.jsa", "said"
@@ -22,20 +24,22 @@ _MADE, _MAKING = "spark-*.jsa", "making-"
 _TAKES_AT_MOST_S: Final = 900
 
 
-class NotMade(RuntimeError):
+class NoArchive(RuntimeError):
     """There is no archive; the text says why."""
 
 
 def archive_of(java_home: Path, spark_home: Path) -> Path:
     """Where it is once it was made, for this Java and this Spark."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "oncelog"
     key = hashlib.sha256(f"{java_home.resolve()}\n{spark_home.resolve()}".encode()).hexdigest()[:16]
-    return cache / _MADE.replace("*", key)
+    return cache_folder() / _MADE.replace("*", key)
 
 
 def make(archive: Path, servers: str) -> None:
     """In the place of whatever archive is there: there is one at most."""
-    archive.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        make_cache_folder(archive.parent)
+    except OSError as error:
+        raise NoArchive(str(error)) from error
     for left in archive.parent.glob(f"{_MAKING}*"):  # by one that was killed
         shutil.rmtree(left, ignore_errors=True)
     with TemporaryDirectory(dir=archive.parent, prefix=_MAKING) as folder:
@@ -56,7 +60,7 @@ def make(archive: Path, servers: str) -> None:
                 process.wait()
                 raise
         if process.returncode or not Path(folder, ARCHIVE).exists():
-            raise NotMade(said.read_text(errors="replace")[-3000:])
+            raise NoArchive(said.read_text(errors="replace")[-3000:])
         for old in archive.parent.glob(_MADE):
             old.unlink(missing_ok=True)
         Path(folder, ARCHIVE).replace(archive)

@@ -230,7 +230,7 @@ def preparations() -> Iterator[Callable[[], object]]:
         yield partial(importlib.import_module, name)
     yield from (partial(_load_request, *each) for each in _REQUESTS)
     yield _make_array
-    yield load_loops
+    yield load_kept_loops
 
 
 def _load_request(name: str, version: int) -> None:
@@ -246,7 +246,7 @@ def _make_array() -> None:
     pa.array([0])
 
 
-def load_loops() -> None:
+def load_kept_loops() -> None:
     """Those that have been compiled before. To compile takes long, and who asks for a worker would wait for it."""
     import numpy as np
 

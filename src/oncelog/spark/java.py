@@ -116,7 +116,7 @@ def _version(home: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def launching_home(java: Java, archive: Path, folder: Path | None = None) -> Path:
+def launching_home(java: Java, archive: Path | None, folder: Path | None = None) -> Path:
     """A JAVA_HOME like the given one, but for its `bin/java`; it lives as long as this process.
 
     Every other entry is a link, so that everything else in JAVA_HOME is found.
@@ -139,7 +139,7 @@ def launching_home(java: Java, archive: Path, folder: Path | None = None) -> Pat
             dropped=" | ".join(dropped),
             java=shlex.quote(str(java.home / "bin" / "java")),
             unpacked=UNPACKED_PYSPARK,
-            archive=shlex.quote(str(archive)),
+            archive=shlex.quote(str(archive or "")),
             record_in=RECORD_IN,
             classes=CLASSES,
             made=ARCHIVE,

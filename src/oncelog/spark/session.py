@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from oncelog.cache_folder import NoCacheFolder
 from oncelog.spark.class_archive import archive_of
 from oncelog.spark.conf import UNCHECKED_ARROW, defaults, has_own_logging, is_local, said_by_caller, set_by_user
 from oncelog.spark.java import UNPACKED_PYSPARK, VECTOR_MODULE, ending_unconnected, find_java, launching_home
@@ -233,7 +234,11 @@ def _java_home(known: Mapping[str, str], spark_home: Path) -> Path:
     options = known.get("spark.driver.extraJavaOptions", "") + known.get("spark.driver.defaultJavaOptions", "")
     if os.name == "nt" or VECTOR_MODULE in options:
         return java.home
-    return launching_home(java, archive_of(java.home, spark_home))
+    try:
+        archive = archive_of(java.home, spark_home)
+    except NoCacheFolder:
+        archive = None
+    return launching_home(java, archive)
 
 
 @contextmanager

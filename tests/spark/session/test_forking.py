@@ -282,10 +282,11 @@ def test_loops_that_are_not_in_the_cache_are_not_compiled_while_workers_wait(tmp
     """Whatever the reason is: numba says when it begins to compile, and that ends it."""
     program = """
 from oncelog.records import decode_loops, encode_loops
-from oncelog.spark.forking import load_loops
+from oncelog.spark.forking import load_kept_loops
 
-load_loops()
-assert not encode_loops.encode_records.signatures and not decode_loops.decode_records.signatures
+load_kept_loops()
+for loop in (encode_loops.encode_records, decode_loops.decode_records):
+    assert not loop.by_numba().signatures
 """
     nothing_kept = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", program], env=nothing_kept, check=True, timeout=60)

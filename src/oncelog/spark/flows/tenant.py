@@ -14,7 +14,7 @@ from oncelog.clock import wall_s
 from oncelog.flow.errors import FlowFailed
 from oncelog.flow.formats import Tenancy
 from oncelog.flow.program import Program
-from oncelog.runner.batch_encoding import load_loops
+from oncelog.runner.batch_encoding import wait_for_loops
 from oncelog.runner.engine import Engine, Share
 from oncelog.runner.run import Run
 
@@ -53,7 +53,7 @@ class Tenant:
         cannot go on, so that the driver hears of it, and has the others held by the next one."""
         until_s = self._leaves_s()
         if self.yields_until_s:
-            load_loops()  # while the one before it is at work
+            wait_for_loops()  # while the one before it is at work
         tenancy = Tenancy(self.started_ms, self.attempt * MOST_TRIES + _tries())
         share = Share(self.cells, tenancy, int(self.yields_until_s * 1000), stopped=self.stopped, start=self.start)
         engine = Engine(self.program, self.properties, self.run_id, until_end=self.until_end, share=share)
