@@ -65,7 +65,8 @@ def check_written(job: Job, lane: Lane, filled: int) -> None:
     client = warm(job.destination.reading)
     try:
         resuming = _Resuming(job, lane, client)
-        there = lane.done + resuming.read_back(resuming.end_offset()).records
+        with resuming.in_words():
+            there = lane.done + resuming.read_back(resuming.end_offset()).records
         if there < filled:
             raise resuming.refusal(f"slots {there} to {filled} were acknowledged, and are not there")
     finally:
@@ -85,7 +86,7 @@ class _Resuming:
         self._due = lane.done & SEQUENCE_MASK
 
     def resumed(self) -> Resumed:
-        with self._in_words():
+        with self.in_words():
             resuming, end = self._client.thread.run(ask(self._asked, PATIENCE))
             if resuming.asks is Ask.LOG:
                 end = self.end_offset()
@@ -104,7 +105,7 @@ class _Resuming:
             raise self.refusal(str(reason)) from None
 
     @contextmanager
-    def _in_words(self) -> Iterator[None]:
+    def in_words(self) -> Iterator[None]:
         try:
             yield
         except CannotTell as found:
