@@ -18,9 +18,11 @@ from oncelog.client.types import TopicPartition
 from oncelog.clock import monotonic_s
 from oncelog.spark.option import BadOption
 from oncelog.spark.source import group, stream
+from oncelog.spark.source.bounds import LATEST, Partition
 from oncelog.spark.source.broker_offsets import NoSuchTopic, Planner
 from oncelog.spark.source.columns import schema
 from oncelog.spark.source.errors import SourceError
+from oncelog.spark.source.reader import Reader
 from oncelog.spark.source.stream import StreamReader
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
@@ -275,6 +277,61 @@ def test_a_batch_that_is_run_again_takes_nothing_of_a_topic_that_was_made_anew_s
     assert offsets_read(make(subscribe=topic, failOnDataLoss="false"), start, end) == []
 
 
+def made_anew(raw: RawConnection, topic: str, records: int) -> None:
+    assert raw.delete_topic(topic) == 0
+    until(lambda: raw.create_topic(topic, 1, {"retention.ms": "-1"}) == 0, "the name to be free again")
+    raw.await_leaders(topic, [0])
+    produce(raw, topic, 0, records)
+
+
+def test_a_topic_that_is_made_anew_before_the_first_batch_is_a_loss_or_read_from_its_beginning(
+    server: ServerProcess, raw: RawConnection, topic: str, make: MakeReader
+) -> None:
+    new_topic(raw, topic)
+    produce(raw, topic, 0, 10)
+    delete_before(server, topic, 0, 5)
+    start = sent(make(subscribe=topic).initialOffset())
+    made_anew(raw, topic, 20)
+    with pytest.raises(DataLost, match=f"Topic {topic} was deleted and made anew"):
+        make(subscribe=topic).latestOffset(start, ALL)
+    reader = make(subscribe=topic, failOnDataLoss="false")
+    assert planned(reader, start, reader.latestOffset(start, ALL)) == [Range(topic, 0, 0, 20)]
+
+
+@pytest.mark.parametrize("is_stream", [True, False], ids=["stream", "batch"])
+def test_a_topic_that_is_made_anew_while_a_batch_is_planned_is_read_by_the_id_that_it_had(
+    is_stream: bool,
+    server: ServerProcess,
+    raw: RawConnection,
+    topic: str,
+    make: MakeReader,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A leader that does not know the former one is looked for again, and then the new one's end is what is told."""
+    new_topic(raw, topic)
+    produce(raw, topic, 0, 10)
+    delete_before(server, topic, 0, 5)
+    (known,) = raw.call("metadata", 12, topics=[{"topic_id": None, "name": topic}]).topics
+    asked, times = Planner.offsets, list[int]()
+
+    def made_anew_meanwhile(planner: Planner, offsets: dict[Partition, int], *more: Any) -> dict[Partition, int]:
+        if LATEST in offsets.values() and not times:
+            times.append(LATEST)
+            made_anew(raw, topic, 20)
+            planner.partitions()
+        return asked(planner, offsets, *more)
+
+    stream = make(subscribe=topic)
+    start = sent(stream.initialOffset())
+    monkeypatch.setattr(Planner, "offsets", made_anew_meanwhile)
+    if is_stream:
+        (task,) = stream.partitions(start, sent(stream.latestOffset(start, ALL)))
+    else:
+        given = options(server, subscribe=topic)
+        (task,) = Reader(given, schema(given)).partitions()
+    assert task.value == Range(topic, 0, 5, 20, topic_id=str(known.topic_id))
+
+
 def test_records_that_retention_took_before_the_task_came_are_a_loss_or_left_out(
     server: ServerProcess, raw: RawConnection, topic: str, make: MakeReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,7 +354,9 @@ def test_where_it_begins_is_what_the_options_say(raw: RawConnection, topic: str,
     for partition in range(2):
         produce(raw, topic, partition, 10)
     from_json = make(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 3, "1": -1}}))
-    assert from_json.initialOffset() == {topic: {"0": 3, "1": 10}, "$initial": True}
+    found = from_json.initialOffset()
+    assert {topic} == found.pop("$topics").keys()
+    assert found == {topic: {"0": 3, "1": 10}, "$initial": True}
     assigned = make(assign=json.dumps({topic: [1]}), startingOffsets="earliest")
     assert assigned.initialOffset()[topic] == {"1": 0}
     at_time = make(subscribe=topic, startingTimestamp=1_700_000_004_500)

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from oncelog.client import KafkaError, KafkaException
 from oncelog.client.door import UNKNOWN, OffsetFound, Patience, cool, error_of, exception_of, offsets_at, warm
@@ -15,6 +15,11 @@ from oncelog.spark.source.errors import SourceError, in_words
 from oncelog.spark.source.group import Commits
 
 PAUSE_S: Final = 0.1  # a topic that was just made is not known to its leader yet
+
+
+class Ends(NamedTuple):
+    at: dict[Partition, int]
+    topic_ids: dict[str, str]  # as they were before the ends were asked for: a topic that came between is another one
 
 
 class NoSuchTopic(SourceError):
@@ -108,14 +113,15 @@ class Planner:
 
     # --- offsets
 
-    def ends(self, *, or_fewer: bool) -> dict[Partition, int]:
+    def ends(self, *, or_fewer: bool) -> Ends:
         """Of all that are to be read. A topic may be deleted between the two questions, so where its leader does not
         know it either, both are asked again."""
         until_s = monotonic_s() + self._patience.total_s
         while True:
             partitions = self.partitions(or_fewer=or_fewer)
+            ids = self.topic_ids(partitions)
             try:
-                return self.offsets(dict.fromkeys(partitions, LATEST), self._lagging)
+                return Ends(self.offsets(dict.fromkeys(partitions, LATEST), self._lagging), ids)
             except SourceError as failure:
                 cause = failure.__cause__
                 is_unknown = isinstance(cause, KafkaException) and cause.error.code() in UNKNOWN

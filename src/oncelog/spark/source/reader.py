@@ -27,12 +27,13 @@ class Reader(DataSourceReader):
         options = self._options
         with Planner(options) as planner:
             there = planner.partitions()
+            # Before any offset: another topic of its name may answer from now on, and tasks are not to read that one.
+            ids = planner.topic_ids(there)
             # In this order, so that what is written or deleted meanwhile is taken for no loss.
             first = planner.offsets(dict.fromkeys(there, EARLIEST))
             starts = planner.bound(options.start, there, is_start=True)
             ends = planner.bound(options.end, there, is_start=False)
             last = planner.offsets(dict.fromkeys(there, LATEST))
-            ids = planner.topic_ids(there)
         whole = []
         for topic, index in sorted(there):
             begin, end = starts[topic, index], ends[topic, index]

@@ -15,7 +15,7 @@ from oncelog.clock import monotonic_s
 from oncelog.spark.options import source_options
 from oncelog.spark.source import group, positions, range_task
 from oncelog.spark.source.bounds import EARLIEST, Partition
-from oncelog.spark.source.broker_offsets import Planner
+from oncelog.spark.source.broker_offsets import Ends, Planner
 from oncelog.spark.source.columns import check_schema
 from oncelog.spark.source.errors import lost
 from oncelog.spark.source.positions import Offsets, Positions, Split
@@ -29,7 +29,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         self._split = Split(self._options.min_partitions, self._options.max_records_per_partition)
         self._asking: Planner | None = None
         self._initial: Positions | None = None
-        self._target: Offsets | None = None  # where `availableNow` ends
+        self._target: Ends | None = None  # where `availableNow` ends
         self._latest: Offsets = {}
         self._last_batch_s = float("-inf")
 
@@ -38,8 +38,9 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:
             partitions = self._planner.partitions()
+            ids = self._planner.topic_ids(partitions)
             at = self._planner.bound(self._options.start, partitions, is_start=True)
-            self._initial = Positions(at, is_initial=True)
+            self._initial = Positions(at, is_initial=True, topic_ids=ids)
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -58,18 +59,18 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         before = positions.from_json(start)
         if not before.is_initial:
             self._planner.commit(before.at)
-        until = self._latest = self._ends_after(before)
-        starts = self._starts(before, until)
+        ends = self._ends_after(before)
+        until = self._latest = ends.at
+        starts = self._starts(before, ends)
         begin = before.at | starts
         until = {partition: max(last, begin[partition]) for partition, last in until.items()}
-        topic_ids = self._planner.topic_ids(until)
         if not isinstance(limit, ReadAllAvailable):
             until = self._limited(begin, until)
         if not before.is_initial and not starts and until == before.at:
             return start  # the same to the letter, or Spark would run a batch for it
         self._last_batch_s = monotonic_s()
         starts = begin if before.is_initial else starts
-        return Positions(until, starts, self._split, topic_ids=topic_ids).to_json()
+        return Positions(until, starts, self._split, topic_ids=ends.topic_ids).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         if not self._latest:
@@ -106,30 +107,31 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
             self._asking = Planner(self._options)
         return self._asking
 
-    def _ends(self) -> Offsets:
+    def _ends(self) -> Ends:
         return self._planner.ends(or_fewer=not self._options.fail_on_data_loss)
 
-    def _ends_after(self, before: Positions) -> Offsets:
+    def _ends_after(self, before: Positions) -> Ends:
         """Ends below what was read are asked for again: a broker may lag behind the one that was asked before."""
         if self._target is not None:
             return self._target
-        until = self._ends()
+        ends = self._ends()
         for _ in range(self._options.offset_retries):
-            if not _shrunk(before, until):
+            if not _shrunk(before, ends.at):
                 break
             self._planner.pause(self._options.offset_retry_ms / 1000)
-            until = self._ends()
-        return until
+            ends = self._ends()
+        return ends
 
-    def _starts(self, before: Positions, until: Offsets) -> Offsets:
+    def _starts(self, before: Positions, ends: Ends) -> Offsets:
         """Where partitions begin that were not there before, or whose log is another one now."""
+        until = ends.at
         if gone := before.at.keys() - until.keys():
             self._lost(f"{_named(gone)} are gone")
         shrunk = _shrunk(before, until)
         for topic, index in sorted(shrunk):
             was = before.at[topic, index]
             self._lost(f"Partition {topic}-{index}'s offset was changed from {was} to {until[topic, index]}")
-        remade = self._remade(before, until)
+        remade = _remade(before, ends)
         for topic in sorted({topic for topic, _ in remade}):
             self._lost(f"Topic {topic} was deleted and made anew")
         new = until.keys() - before.at.keys()
@@ -138,12 +140,6 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
             if starts[topic, index] > 0:
                 self._lost(f"Added partition {topic}-{index} starts from {starts[topic, index]} instead of 0")
         return starts
-
-    def _remade(self, before: Positions, until: Offsets) -> set[Partition]:
-        """Those whose topic has another id now, and whose offsets would not show it."""
-        now = self._planner.topic_ids(until)
-        other = {topic for topic, its_id in before.topic_ids.items() if now.get(topic, its_id) != its_id}
-        return {each for each in before.at.keys() & until.keys() if each[0] in other} - _shrunk(before, until)
 
     def _limited(self, begin: Offsets, until: Offsets) -> Offsets:
         options = self._options
@@ -163,6 +159,12 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
 
 def _shrunk(before: Positions, until: Offsets) -> set[Partition]:
     return {each for each, last in until.items() if last < before.at.get(each, 0)}
+
+
+def _remade(before: Positions, ends: Ends) -> set[Partition]:
+    """Those whose topic has another id now, and whose offsets would not show it."""
+    other = {topic for topic, its_id in before.topic_ids.items() if ends.topic_ids.get(topic, its_id) != its_id}
+    return {each for each in before.at.keys() & ends.at.keys() if each[0] in other} - _shrunk(before, ends.at)
 
 
 def _named(partitions: set[Partition]) -> str:
