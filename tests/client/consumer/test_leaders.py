@@ -1,12 +1,16 @@
 """Who leads a partition: what a broker that leads no more says of it is believed, and topics are asked for by id."""
 
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from oncelog.client.consumer.asynchronous import AsyncConsumer
+from oncelog.client.consumer.engine import Engine
 from oncelog.client.errors import KafkaError
+from oncelog.client.net.brokers import Brokers
+from oncelog.client.properties import consumer_settings
 from oncelog.client.types import TopicPartition
 from oncelog.records.build import build_batch
 from oncelog.wire.hot import FETCH_TOPIC_IDS
@@ -97,3 +101,32 @@ async def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(former: F
         message = await consumer.poll(PATIENCE_S)
         assert message is not None and message.value() == b"a"
     assert len([asked for asked in former.asked_for("metadata") if asked.request.topics]) == 2
+
+
+async def test_a_topic_that_is_wanted_by_its_id_is_asked_for_by_it_also_when_metadata_has_it_no_more(
+    former: FakeBroker,
+) -> None:
+    """By its name the old leader would tell of another topic, if one was made."""
+    settings = consumer_settings({"bootstrap.servers": f"{former.host}:{former.port}"})
+    brokers = Brokers(settings)
+    nobody: Any = None
+    engine = Engine(settings, brokers, nobody, lambda: None, lambda call: call())
+    engine.wanted_ids["t"] = TOPIC_ID
+    engine.fetcher.assign(("t", 0), 0)
+
+    async def after_metadata_forgot_it(asked: Asked) -> Answer:
+        if len(former.asked_for("fetch")) > 1:
+            return SILENT
+        brokers.forget(["t"])
+        return fetched(asked, records=BATCH, high_watermark=1)
+
+    former.answers["fetch"] = after_metadata_forgot_it
+    try:
+        await brokers.start()
+        engine.pump()
+        await former.until(lambda: len(former.asked_for("fetch")) == 2)
+    finally:
+        await engine.close()
+        await brokers.close()
+    assert [asked.version >= FETCH_TOPIC_IDS for asked in former.asked_for("fetch")] == [True, True]
+    assert [asked.request.topics[0].topic_id for asked in former.asked_for("fetch")] == [TOPIC_ID, TOPIC_ID]

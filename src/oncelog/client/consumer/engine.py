@@ -302,7 +302,8 @@ class Engine:
         """The version to ask in, and how it calls topics: by their ids where every one is known, so that a topic that
         was made anew is not taken for the old one."""
         ids = {topic: known.topic_id for topic in topics if (known := self._brokers.metadata.topics.get(topic))}
-        ids |= {topic: self.wanted_ids[topic] for topic in ids.keys() & self.wanted_ids.keys()}
+        # Also where metadata does not know the topic any more: the leader that it had is asked all the same.
+        ids |= {topic: self.wanted_ids[topic] for topic in topics if topic in self.wanted_ids}
         version = connection.version(FETCH_KEY, *FETCH_VERSIONS)
         if version >= FETCH_TOPIC_IDS and all(ids.get(topic) for topic in topics):
             return version, {topic: topic_id.bytes for topic, topic_id in ids.items() if topic_id}
