@@ -46,7 +46,7 @@ class RawWriter:
             words = f"{topic.name} has the partitions 0 to {len(topic.partitions) - 1}, not {partition}"
             raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION, words))
         self._place: Unbatched = topic.partitions[partition]
-        self._engine.saving.check_cluster_and_topics(self._place.place)
+        self._engine.saving.check_is_open(self._place.place)
 
     def parts(self) -> Iterator[Passed | None]:
         """In order; the next one is to be asked for when this one was put."""

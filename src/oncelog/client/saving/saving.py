@@ -96,7 +96,7 @@ class Saving:
         if self._failure is not None:
             raise self._failure.with_traceback(None)  # one object, raised each time
 
-    def check_cluster_and_topics(self, place: Place) -> None:
+    def check_is_open(self, place: Place) -> None:
         """A value may have been made for some partitions of a topic only."""
         book = self._book
         if book is not None and book.partition_count(place.topic) is not None and place not in book.partitions:
