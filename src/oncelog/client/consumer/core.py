@@ -33,7 +33,6 @@ _log = logging.getLogger("oncelog.client")
 
 PATIENCE_MS = 60_000  # for an answer of the coordinator or the leaders, where the caller sets no time
 
-# The coordinator is another one, or not ready: it is asked for again.
 # A member of KIP-848 has another epoch by now, which its next heartbeat tells it.
 _STALE = frozenset({KafkaError.STALE_MEMBER_EPOCH})
 _COMMIT_AGAIN = MOVED | _STALE
