@@ -47,23 +47,23 @@ async def sinks_view(broker: Broker, query: Query) -> dict[str, Any]:
     )
     rows = []
     for name in names:
-        standing = await _standing(broker, name, LARGEST_BATCH_BYTES // 16)
-        rows.append({"sink": name.removeprefix(TOPIC_PREFIX), "topic": name, **_summary(standing)})
+        register = await _register(broker, name, LARGEST_BATCH_BYTES // 16)
+        rows.append({"sink": name.removeprefix(TOPIC_PREFIX), "topic": name, **_summary(register)})
     return {**about, "sinks": rows}
 
 
 async def sink_view(broker: Broker, query: Query) -> dict[str, Any]:
     name = query.topic(broker).name
     query.refuse_unless_read(name)
-    standing = await _standing(broker, name, LARGEST_BATCH_BYTES)
-    numbers = [] if isinstance(standing, str) else sorted(_numbers(standing))
+    register = await _register(broker, name, LARGEST_BATCH_BYTES)
+    numbers = [] if isinstance(register, str) else sorted(_numbers(register))
     start = query.page_start(len(numbers))
     on_page = numbers[start : start + MOST_ROWS]
-    lanes = [] if isinstance(standing, str) else await asyncio.to_thread(_lanes, standing, on_page)
+    lanes = [] if isinstance(register, str) else await asyncio.to_thread(_lanes, register, on_page)
     return {
         "sink": name.removeprefix(TOPIC_PREFIX),
         "topic": name,
-        **_summary(standing),
+        **_summary(register),
         "lanes": lanes,
         "found": len(numbers),
         "start": start,
@@ -71,7 +71,7 @@ async def sink_view(broker: Broker, query: Query) -> dict[str, Any]:
     }
 
 
-async def _standing(broker: Broker, name: str, most_bytes: int) -> SinkRegister | str:
+async def _register(broker: Broker, name: str, most_bytes: int) -> SinkRegister | str:
     """What the topic's records come to, or why that cannot be told."""
     found: SinkRegister | str | None = None
     for records in TAILS:
@@ -119,13 +119,13 @@ def _read(tail: Tail) -> SinkRegister | str | None:
         start = SinkRegister.start_of(_newest_states(entries))
         if start is None and not tail.is_whole:
             return None
-        standing = SinkRegister()
-        standing.read(entries, from_offset=start or 0)
+        register = SinkRegister()
+        register.read(entries, from_offset=start or 0)
     except (InvalidRecord, BadState) as error:
         return str(error)
     except Gap:
         return "states between its last ones are not there any more"
-    return standing
+    return register
 
 
 def _newest_states(entries: list[Record]) -> list[Record]:
@@ -135,10 +135,10 @@ def _newest_states(entries: list[Record]) -> list[Record]:
     return [each for each in states if batch_of_key(each.key) == newest]
 
 
-def _summary(standing: SinkRegister | str) -> dict[str, Any]:
-    if isinstance(standing, str):
-        return {"trouble": text.name(standing)}
-    state, owner = standing.state, standing.owner
+def _summary(register: SinkRegister | str) -> dict[str, Any]:
+    if isinstance(register, str):
+        return {"trouble": text.name(register)}
+    state, owner = register.state, register.owner
     return {
         "trouble": None,
         "query": None if owner is None else text.name(owner.query),
@@ -147,26 +147,26 @@ def _summary(standing: SinkRegister | str) -> dict[str, Any]:
         "lanes_used": 0 if state is None else state.lane_count,
         "rows": 0 if state is None else exact(sum(lane.rows for lane in state.lanes.values())),
         "topics": [] if state is None else [text.name(topic) for topic in list(state.topics)[:MOST_PLACES]],
-        "next_batch": exact(standing.next_batch) if standing.next_batch is not None else None,
-        "sending": len(standing.marked()),
+        "next_batch": exact(register.next_batch) if register.next_batch is not None else None,
+        "sending": len(register.marked()),
     }
 
 
-def _lanes(standing: SinkRegister, numbers: list[int]) -> list[dict[str, Any]]:
-    return [_lane(standing, number, standing.lane(number)) for number in numbers]
+def _lanes(register: SinkRegister, numbers: list[int]) -> list[dict[str, Any]]:
+    return [_lane(register, number, register.lane(number)) for number in numbers]
 
 
-def _numbers(standing: SinkRegister) -> set[int]:
-    saved = set() if standing.state is None else set(standing.state.lanes)
-    return saved | standing.marked()
+def _numbers(register: SinkRegister) -> set[int]:
+    saved = set() if register.state is None else set(register.state.lanes)
+    return saved | register.marked()
 
 
-def _lane(standing: SinkRegister, number: int, lane: LaneState | None) -> dict[str, Any]:
-    is_saved = standing.state is not None and number in standing.state.lanes
+def _lane(register: SinkRegister, number: int, lane: LaneState | None) -> dict[str, Any]:
+    is_saved = register.state is not None and number in register.state.lanes
     return {
         "lane": number,
         "is_saved": is_saved,  # or only claimed so far
-        "is_sending": number in standing.marked(),
+        "is_sending": number in register.marked(),
         "rows": 0 if lane is None else exact(lane.rows),
         "idle_batches": 0 if lane is None else exact(lane.idle_batches),
         "places": [] if lane is None else _places(lane.producer),

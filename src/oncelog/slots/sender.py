@@ -236,7 +236,7 @@ class Sender:
         """The one that serves all partitions, if there is one."""
         return self._everybody or NOBODY
 
-    def standing(self, place: Place) -> PartitionStatistics:
+    def statistics(self, place: Place) -> PartitionStatistics:
         partition = self._partitions.get(place)
         if partition is None:
             return PartitionStatistics()

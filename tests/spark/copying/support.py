@@ -104,9 +104,9 @@ class Copy:
     def tasks(self, most: int = 1) -> list[Task]:
         with Plan(self.spec) as plan:
             job = plan.job()
-            standing = plan.standing(job)
-            parts = shared_out(plan.orders(job, standing), standing.lanes, most)
-            return [Task(job, part, standing) for part in parts if part]
+            register = plan.register(job)
+            parts = shared_out(plan.orders(job, register), register.lanes, most)
+            return [Task(job, part, register) for part in parts if part]
 
     def run(self, attempt: str = "a", most: int = 1) -> list[Copied]:
         return [each for task in self.tasks(most) for each in run(task, attempt)]

@@ -16,15 +16,15 @@ def claim(pid: int, *partitions: int) -> Claim:
 
 
 def noted(*records: "tuple[Lane, str] | Claim | bytes") -> CopyRegister:
-    standing = CopyRegister()
+    register = CopyRegister()
     for offset, each in enumerate(records):
         if isinstance(each, bytes):
-            standing.read([Record(offset, each, None)])
+            register.read([Record(offset, each, None)])
         elif isinstance(each, Claim):
-            standing.read([Record(offset, each.key, each.to_json())])
+            register.read([Record(offset, each.key, each.to_json())])
         else:
-            standing.read([Record(offset, each[0].key(each[1]), each[0].to_json())])
-    return standing
+            register.read([Record(offset, each[0].key(each[1]), each[0].to_json())])
+    return register
 
 
 def lane(done: int, pid: int = 1, partition: int = 0, *stretches: Stretch) -> Lane:
@@ -32,16 +32,16 @@ def lane(done: int, pid: int = 1, partition: int = 0, *stretches: Stretch) -> La
 
 
 def test_the_first_claim_to_a_lane_counts() -> None:
-    standing = noted(claim(1, 0, 1), claim(2, 1, 2))
-    assert {index: each.pid for index, each in standing.lanes.items()} == {0: 1, 1: 1, 2: 2}
-    assert standing.lanes[2] == Lane(2, 2, 0, 0, 20, 200)
-    assert standing.next_offset == 2
+    register = noted(claim(1, 0, 1), claim(2, 1, 2))
+    assert {index: each.pid for index, each in register.lanes.items()} == {0: 1, 1: 1, 2: 2}
+    assert register.lanes[2] == Lane(2, 2, 0, 0, 20, 200)
+    assert register.next_offset == 2
 
 
 def test_a_lane_is_as_far_as_whoever_is_furthest_says() -> None:
-    standing = noted(claim(1, 0), (lane(5), "a"), (lane(9), "b"), (lane(7), "a"))
-    assert standing.lanes[0].done == 9
-    assert standing.outlived() == [lane(0).key("a")]
+    register = noted(claim(1, 0), (lane(5), "a"), (lane(9), "b"), (lane(7), "a"))
+    assert register.lanes[0].done == 9
+    assert register.outlived() == [lane(0).key("a")]
 
 
 def test_of_two_that_are_as_far_the_later_one_counts() -> None:
@@ -55,9 +55,9 @@ def test_a_hole_that_one_has_written_down_is_not_forgotten_for_a_record_that_doe
 ) -> None:
     """What was sent behind it would be taken for what lies before it, and the last record be copied again."""
     behind_the_hole = lane(5, 1, 0, Stretch(5, 16))
-    standing = noted(claim(1, 0), (lane(5), "before"), (behind_the_hole, "sends"), (lane(5, 1, 0, *late), "late"))
-    assert standing.lanes[0].mapping.offset_of(5) == 16
-    assert standing.outlived() == [lane(0).key("before")], "both of the others are needed still"
+    register = noted(claim(1, 0), (lane(5), "before"), (behind_the_hole, "sends"), (lane(5, 1, 0, *late), "late"))
+    assert register.lanes[0].mapping.offset_of(5) == 16
+    assert register.outlived() == [lane(0).key("before")], "both of the others are needed still"
     further = lane(9, 1, 0, Stretch(9, 20))
     assert noted(claim(1, 0), (behind_the_hole, "sends"), (lane(5), "late"), (further, "c")).lanes[0] == further
 
@@ -65,16 +65,16 @@ def test_a_hole_that_one_has_written_down_is_not_forgotten_for_a_record_that_doe
 def test_a_hole_that_one_who_is_less_far_has_written_down_counts_too() -> None:
     less_far = lane(3, 1, 0, Stretch(3, 13, 4), Stretch(7, 18))
     for records in ([(less_far, "a"), (lane(5), "b")], [(lane(5), "b"), (less_far, "a")]):
-        standing = noted(claim(1, 0), *records)
-        assert standing.lanes[0] == lane(5, 1, 0, Stretch(5, 15, 2), Stretch(7, 18))
-        assert standing.outlived() == []
+        register = noted(claim(1, 0), *records)
+        assert register.lanes[0] == lane(5, 1, 0, Stretch(5, 15, 2), Stretch(7, 18))
+        assert register.outlived() == []
 
 
 def test_a_hole_is_remembered_while_its_author_writes_it_down_again() -> None:
     one, again = lane(3, 1, 0, Stretch(3, 13, 4), Stretch(7, 18)), lane(4, 1, 0, Stretch(4, 14, 3), Stretch(7, 18))
-    standing = noted(claim(1, 0), (lane(5), "b"), (one, "a.1"), (again, "a.2"), lane(0).key("a.1"))
-    assert standing.lanes[0].mapping.offset_of(7) == 18
-    assert standing.outlived() == []
+    register = noted(claim(1, 0), (lane(5), "b"), (one, "a.1"), (again, "a.2"), lane(0).key("a.1"))
+    assert register.lanes[0].mapping.offset_of(7) == 18
+    assert register.outlived() == []
 
 
 def test_a_map_of_records_that_are_dealt_with_is_none() -> None:
@@ -89,16 +89,16 @@ def test_what_another_producer_says_of_a_lane_is_nothing() -> None:
 
 
 def test_what_was_removed_is_no_longer_to_be_removed() -> None:
-    standing = noted(claim(1, 0), (lane(5), "a"), (lane(9), "b"), lane(0).key("a"))
-    assert standing.outlived() == []
-    assert standing.lanes[0].done == 9
+    register = noted(claim(1, 0), (lane(5), "a"), (lane(9), "b"), lane(0).key("a"))
+    assert register.outlived() == []
+    assert register.lanes[0].done == 9
 
 
 def test_records_come_back_as_they_were() -> None:
     one = lane(7, 1, 0, Stretch(7, 30, 2), Stretch(9, 40))
-    standing = noted(claim(1, 0), (one, "a"))
-    assert standing.lanes[0] == one
-    assert standing.claims == [claim(1, 0)]
+    register = noted(claim(1, 0), (one, "a"))
+    assert register.lanes[0] == one
+    assert register.claims == [claim(1, 0)]
 
 
 def test_an_acknowledgement_moves_a_lane_on() -> None:
@@ -116,9 +116,9 @@ def test_what_a_copy_did_not_write_is_refused(value: bytes) -> None:
 
 
 def test_what_has_a_key_that_no_copy_writes_is_passed_over() -> None:
-    standing = noted(claim(1, 0))
-    standing.read([Record(1, key, b"what is this") for key in (None, b"", b"hello")])
-    assert standing.lanes.keys() == {0}
+    register = noted(claim(1, 0))
+    register.read([Record(1, key, b"what is this") for key in (None, b"", b"hello")])
+    assert register.lanes.keys() == {0}
 
 
 def test_a_newer_version_is_told_as_that() -> None:

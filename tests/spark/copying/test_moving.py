@@ -100,7 +100,7 @@ def test_a_late_batch_of_a_copy_that_slept_is_not_taken_for_the_last_one(
             copy.run("second")
         end()
         (task,) = copy.tasks()
-        lane = task.standing.lanes[0]
+        lane = task.register.lanes[0]
         assert lane.done == 40
         server.stop()
         server.start()
@@ -173,7 +173,7 @@ def test_what_stands_there_is_compared_before_anything_is_written(
         copy.run("first")
     end()
     (task,) = copy.tasks()
-    lane = task.standing.lanes[0]
+    lane = task.register.lanes[0]
     other = some(0, 30)
     other[17] = (b"key", b"another value", (), LONG_AGO_MS)
     data = build_batch(
@@ -196,7 +196,7 @@ def test_two_at_once_by_mistake_write_every_record_once(
     written(raw, source, 0, wanted, each=7)
     copies = [Copy(server.bootstrap_servers, source, f"{source}-copy", fetch_bytes=size) for size in (1_500, 3_100)]
     tasks = [copy.tasks()[0] for copy in copies]
-    assert tasks[0].standing.lanes == tasks[1].standing.lanes
+    assert tasks[0].register.lanes == tasks[1].register.lanes
     together = threading.Barrier(2)
     monkeypatch.setattr(moving, "reached", lambda step, **facts: step == FIRST_SEND and together.wait(30))
     with ThreadPoolExecutor(2) as threads:
@@ -212,14 +212,14 @@ def test_a_copy_that_follows_leaves_no_more_records_than_some_in_its_topic(
     monkeypatch.setattr(copy_planning, "MOST_OUTLIVED", 3)
     with Plan(Copy(server.bootstrap_servers, source, f"{source}-copy").spec) as plan:
         job = plan.job()
-        standing = plan.standing(job)
+        register = plan.register(job)
         for number in range(9):
             written(raw, source, 0, some(number, number + 1))
-            run(Task(job, tuple(plan.orders(job, standing)), standing), f"attempt {number}")
-            plan.read_again(standing)
-            assert sum(key.startswith(b"lane/0/") for key in standing.keys) <= 4
-        again = plan.standing(job)
-    assert again.lanes == standing.lanes
+            run(Task(job, tuple(plan.orders(job, register)), register), f"attempt {number}")
+            plan.read_again(register)
+            assert sum(key.startswith(b"lane/0/") for key in register.keys) <= 4
+        again = plan.register(job)
+    assert again.lanes == register.lanes
     assert records(server.bootstrap_servers, f"{source}-copy") == some(0, 9)
 
 

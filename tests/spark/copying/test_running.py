@@ -15,8 +15,8 @@ from oncelog.spark.copying.job import Order, SparkGone
 def copying(spark: Any, *orders: Order) -> Copying:
     plan: Any = SimpleNamespace(
         job=lambda: SimpleNamespace(source_partitions=1),
-        standing=lambda job: SimpleNamespace(lanes={}),
-        orders=lambda job, standing: orders,
+        register=lambda job: SimpleNamespace(lanes={}),
+        orders=lambda job, register: orders,
         has_grown=lambda job: False,
     )
     return Copying(spark, plan)

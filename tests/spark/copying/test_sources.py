@@ -374,6 +374,6 @@ def test_a_lanes_record_is_settled_where_nothing_is_under_way(
     copy.run()
     written(raw, source, 0, some(10, 11))
     (task,) = copy.tasks()
-    lane: Lane = task.standing.lanes[0]
+    lane: Lane = task.register.lanes[0]
     assert (lane.done, lane.offset, lane.end_offset, lane.is_at_rest) == (10, 10, 10, True)
     assert moving.run(task, "a")[0].records == 1

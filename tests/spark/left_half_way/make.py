@@ -94,7 +94,7 @@ def leave_copy(server: Server) -> None:
     copy = Copy(server.bootstrap_servers, "copied", "copy", name="half-way")
     (task,) = copy.tasks()
     ends_early = task.orders[0]._replace(end_offset=50)
-    moving.run(type(task)(task.job, (ends_early,), task.standing), "first")
+    moving.run(type(task)(task.job, (ends_early,), task.register), "first")
     (task,) = copy.tasks()
     read = ranges.read_batches
 

@@ -118,12 +118,12 @@ def _as_it_is_written_now(kind: str, value: bytes) -> bytes:
 
 def test_records_of_a_copys_topic_are_written_as_they_were(left: Server) -> None:
     found = stored(left, "oncelog.copy.half-way")[0]
-    standing = CopyRegister()
-    standing.read(Record(offset, key, value) for offset, (key, value) in enumerate(found))
-    (claim,) = standing.claims
+    register = CopyRegister()
+    register.read(Record(offset, key, value) for offset, (key, value) in enumerate(found))
+    (claim,) = register.claims
     assert (claim.key, claim.to_json()) == found[0]
     assert claim.key.startswith(CLAIM.encode())
-    assert [(note.key, note.lane.to_json()) for note in standing.taken()] == found[1:]
+    assert [(note.key, note.lane.to_json()) for note in register.taken()] == found[1:]
 
 
 def test_committed_entries_of_a_saved_producer_are_written_as_they_were(left: Server) -> None:

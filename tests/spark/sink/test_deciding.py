@@ -30,9 +30,9 @@ def saved(batch: int) -> SinkRegister:
 
 
 def noted(kind: str, batch: int, content: Content) -> SinkRegister:
-    standing = SinkRegister()
-    standing.read([Record(0, key_of(kind, batch, "n"), encode(kind, content))])
-    return standing
+    register = SinkRegister()
+    register.read([Record(0, key_of(kind, batch, "n"), encode(kind, content))])
+    return register
 
 
 def owned() -> SinkRegister:
@@ -40,7 +40,7 @@ def owned() -> SinkRegister:
 
 
 @pytest.mark.parametrize(
-    ("standing", "batch", "first_batch", "doing"),
+    ("register", "batch", "first_batch", "doing"),
     [
         (SinkRegister(), 0, None, Doing.BEGIN),
         (SinkRegister(), 7, 7, Doing.BEGIN),
@@ -51,13 +51,13 @@ def owned() -> SinkRegister:
     ],
 )
 def test_the_next_batch_is_written_and_the_saved_one_compared(
-    standing: SinkRegister, batch: int, first_batch: int | None, doing: Doing
+    register: SinkRegister, batch: int, first_batch: int | None, doing: Doing
 ) -> None:
-    assert decide(standing, "s", "q", batch, first_batch) is doing
+    assert decide(register, "s", "q", batch, first_batch) is doing
 
 
 @pytest.mark.parametrize(
-    ("standing", "query", "batch", "first_batch", "words"),
+    ("register", "query", "batch", "first_batch", "words"),
     [
         (SinkRegister(), "q", 3, None, r"nothing saved, and the checkpoint runs batch 3: .*oncelog\.sink\.s"),
         (SinkRegister(), "q", 0, 4, r"begin with batch 4 \(`sink.first.batch`\), and the checkpoint runs batch 0"),
@@ -68,10 +68,10 @@ def test_the_next_batch_is_written_and_the_saved_one_compared(
     ],
 )
 def test_anything_else_is_refused_with_both_numbers(
-    standing: SinkRegister, query: str, batch: int, first_batch: int | None, words: str
+    register: SinkRegister, query: str, batch: int, first_batch: int | None, words: str
 ) -> None:
     with pytest.raises(SinkRefused, match=words):
-        decide(standing, "s", query, batch, first_batch)
+        decide(register, "s", query, batch, first_batch)
 
 
 def message(lane: int, rows: int, order_hash: str) -> LaneMessage:

@@ -89,4 +89,4 @@ def test_brokers_that_take_names_are_asked_whether_it_is_the_same_topic_still(
         lane.write(cut(ROWS, 100)[0])
     assert isinstance(gone.value.__cause__, TopicGone)
     assert values(server, topic) == []
-    assert 0 not in cluster(lane_properties(sink.options)).standing(sink.query).marked()  # type: ignore[union-attr]
+    assert 0 not in cluster(lane_properties(sink.options)).register(sink.query).marked()  # type: ignore[union-attr]

@@ -61,7 +61,7 @@ class Log:
         return self.add(STATE, batch, state)
 
     @property
-    def standing(self) -> SinkRegister:
+    def register(self) -> SinkRegister:
         found = SinkRegister()
         found.read(self.records)
         return found
@@ -71,8 +71,8 @@ def test_the_first_claim_of_a_sink_stands() -> None:
     log = Log()
     log.sink()
     log.sink(SinkClaim("s", "another", 3, "late"))
-    assert log.standing.owner == OWNER
-    assert log.standing.next_batch == 0
+    assert log.register.owner == OWNER
+    assert log.register.next_batch == 0
 
 
 def test_the_first_claim_and_the_first_mark_of_a_lane_stand() -> None:
@@ -83,11 +83,11 @@ def test_the_first_claim_and_the_first_mark_of_a_lane_stand() -> None:
     log.mark(0, 1, "third")
     log.mark(0, 2, "fourth")
     log.mark(0, 2, "fifth")
-    standing = log.standing
-    assert standing.open[LANE, 1].nonce == "first"
-    assert {lane: standing.open[MARK, lane].nonce for lane in standing.marked()} == {1: "first", 2: "fourth"}
-    assert standing.lane(1) == LaneState(PRODUCER)
-    assert standing.lane(2) is None
+    register = log.register
+    assert register.open[LANE, 1].nonce == "first"
+    assert {lane: register.open[MARK, lane].nonce for lane in register.marked()} == {1: "first", 2: "fourth"}
+    assert register.lane(1) == LaneState(PRODUCER)
+    assert register.lane(2) is None
 
 
 def test_claims_and_marks_of_another_batch_than_the_next_do_not_count() -> None:
@@ -97,7 +97,7 @@ def test_claims_and_marks_of_another_batch_than_the_next_do_not_count() -> None:
     for batch in (0, 2):
         log.claim(batch, 3, "late or early")
         log.mark(batch, 0, "late or early")
-    assert not log.standing.open
+    assert not log.register.open
 
 
 def test_a_lane_that_is_saved_is_not_claimed_again() -> None:
@@ -105,7 +105,7 @@ def test_a_lane_that_is_saved_is_not_claimed_again() -> None:
     log.sink()
     log.state(0, 0)
     log.claim(1, 0, "again", {"topics": {}})
-    assert log.standing.lane(0) == LaneState(PRODUCER, 5, "hash")
+    assert log.register.lane(0) == LaneState(PRODUCER, 5, "hash")
 
 
 def test_the_first_state_of_the_next_batch_stands() -> None:
@@ -114,12 +114,12 @@ def test_the_first_state_of_the_next_batch_stands() -> None:
     first = log.state(0, 0, "one")
     log.state(0, 0, "other")
     log.state(1, first, "foreign", claim=SinkClaim("s", "q2", 0, "x"))
-    standing = log.standing
-    assert standing.state is not None
-    assert (standing.state.batch, standing.state.nonce) == (0, "one")
+    register = log.register
+    assert register.state is not None
+    assert (register.state.batch, register.state.nonce) == (0, "one")
     log.state(1, first)
-    assert log.standing.next_batch == 2
-    assert log.standing.before is not None and log.standing.before.nonce == "one"
+    assert log.register.next_batch == 2
+    assert log.register.before is not None and log.register.before.nonce == "one"
 
 
 def test_a_state_of_a_later_batch_says_that_those_in_between_were_removed() -> None:
@@ -127,7 +127,7 @@ def test_a_state_of_a_later_batch_says_that_those_in_between_were_removed() -> N
     log = Log()
     log.sink()
     first = log.state(0, 0)
-    known = log.standing
+    known = log.register
     log.state(2, first)
     with pytest.raises(Gap):
         known.read(log.records)
@@ -139,10 +139,10 @@ def test_a_record_that_no_sink_has_written_is_passed_over() -> None:
     for key in (None, b"", b"hello", b"x/state/n"):
         log.records.append(Record(len(log.records), key, b"what is this"))
     log.mark(0, 0, "a")
-    assert log.standing.marked() == {0}
+    assert log.register.marked() == {0}
     log.records.append(Record(len(log.records), b"0/mark/damaged", b"what is this"))
     with pytest.raises(BadState, match=r"offset 6 of the sink's topic: the record is no JSON"):
-        assert log.standing
+        assert log.register
 
 
 def test_a_state_without_a_lane_that_has_marked_the_batch_does_not_count() -> None:
@@ -151,11 +151,11 @@ def test_a_state_without_a_lane_that_has_marked_the_batch_does_not_count() -> No
     log.mark(0, 0, "a")
     log.mark(0, 1, "b")
     log.state(0, 0, lanes=1)
-    standing = log.standing
-    assert standing.state is None
+    register = log.register
+    assert register.state is None
     log.state(0, 0, "with both", lanes=2)
-    standing = log.standing
-    assert standing.state is not None and standing.state.nonce == "with both"
+    register = log.register
+    assert register.state is not None and register.state.nonce == "with both"
 
 
 def test_keys_tell_the_batch_and_the_kind_and_removed_ones_are_forgotten() -> None:
@@ -164,9 +164,9 @@ def test_keys_tell_the_batch_and_the_kind_and_removed_ones_are_forgotten() -> No
     log.mark(0, 0, "a")
     key = log.records[-1].key
     assert (batch_of_key(key), kind_of_key(key)) == (0, MARK)
-    assert len(log.standing.keys) == 2
+    assert len(log.register.keys) == 2
     log.records.append(Record(2, key, None))
-    assert len(log.standing.keys) == 1
+    assert len(log.register.keys) == 1
 
 
 @given(seed=st.integers(0, 1 << 32))
@@ -189,7 +189,7 @@ def test_whoever_reads_only_the_end_finds_the_same_as_who_reads_everything(seed:
             log.claim(random.randint(max(batch - 1, 0), batch), random.randrange(4), f"claim {len(log.records)}")
         else:
             log.mark(random.randint(max(batch - 1, 0), batch), random.randrange(4), f"mark {len(log.records)}")
-    whole = log.standing
+    whole = log.register
     entries = [entry for entry in log.records if _is_kept(entry, batch - 1, random)]
     at = len(entries)
     while at:
@@ -235,9 +235,9 @@ def test_what_is_written_is_read_back_equal(kind: str) -> None:
 def test_a_key_that_no_sink_has_made_is_passed_over(key: bytes) -> None:
     log = Log()
     log.sink()
-    standing = log.standing
-    standing.read([Record(1, key, b"anything")])
-    assert standing.next_offset == 2 and key not in standing.keys
+    register = log.register
+    register.read([Record(1, key, b"anything")])
+    assert register.next_offset == 2 and key not in register.keys
     assert SinkRegister.start_of([*log.records, Record(1, key, b"anything")]) is None
 
 
@@ -274,10 +274,10 @@ def test_a_record_that_cannot_be_read_is_not_passed_over_the_next_time() -> None
     log = Log()
     log.sink()
     newer = Record(1, b"0/state/newer", b'{"oncelog.sink": 2, "kind": "state"}')
-    standing = SinkRegister()
+    register = SinkRegister()
     for _ in range(2):
         with pytest.raises(BadState, match=r"offset 1 of the sink's topic: .* newer oncelog"):
-            standing.read([*log.records, newer])
+            register.read([*log.records, newer])
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,9 @@ def test_what_a_new_leader_does_not_show_yet_is_waited_for_and_not_passed_over()
     log.claim(0, 0, "first")
     for high_watermark in range(len(log.records)):
         topic = keeper(LaggingLog(log.records, [high_watermark, high_watermark]))
-        standing = asyncio.run(topic.read())
-        assert (standing.owner, standing.open) == (log.standing.owner, log.standing.open)
-        assert standing.next_offset == len(log.records)
+        register = asyncio.run(topic.read())
+        assert (register.owner, register.open) == (log.register.owner, log.register.open)
+        assert register.next_offset == len(log.records)
 
 
 def test_a_topic_that_was_just_made_is_waited_for_as_long_as_brokers_take_to_hear_of_it() -> None:
@@ -130,7 +130,7 @@ def test_a_leader_that_shows_less_than_was_saved_is_not_taken_for_a_checkpoint_t
     log = Log()
     log.sink()
     first = log.state(0, 0)
-    known = log.standing
+    known = log.register
     log.state(1, first)
 
     class Lagging(MemoryCluster):
@@ -140,10 +140,10 @@ def test_a_leader_that_shows_less_than_was_saved_is_not_taken_for_a_checkpoint_t
         def log(self, sink: str) -> StateTopic:
             return keeper(LaggingLog(log.records, [len(log.records) - 1]))
 
-    cluster = Lagging(World(Random(1)), {"standing": known})
-    standing = read_on(cluster, "s", batch=2)
-    assert standing is not None and standing.next_batch == 2
-    assert cluster.standing("s") is standing
+    cluster = Lagging(World(Random(1)), {"register": known})
+    register = read_on(cluster, "s", batch=2)
+    assert register is not None and register.next_batch == 2
+    assert cluster.register("s") is register
 
 
 def test_a_topic_of_which_somebody_removed_what_counts_is_not_taken_for_a_new_one() -> None:

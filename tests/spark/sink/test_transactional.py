@@ -86,8 +86,8 @@ def test_what_was_committed_may_show_later_than_the_next_batch_begins(
     connected = cluster(lane_properties(sink.options))
 
     def first() -> SinkRegister | None:
-        standing = warm_worker.read_on(connected, name)
-        return standing if standing is not None and standing.next_batch == 1 else None
+        register = warm_worker.read_on(connected, name)
+        return register if register is not None and register.next_batch == 1 else None
 
     before = deepcopy(until(first, "the first batch to show"))
     sink.write(1, numbers(10, 20))

@@ -104,7 +104,7 @@ def test_two_drivers_on_one_checkpoint_write_each_batch_once(seed: int) -> None:
 def test_the_model_can_fail_where_what_was_committed_before_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task writes by what it read before it began a transaction."""
     monkeypatch.setattr(
-        "oncelog.spark.sink.transactional_lane.read_on", lambda connected, sink, **_: connected.standing(sink)
+        "oncelog.spark.sink.transactional_lane.read_on", lambda connected, sink, **_: connected.register(sink)
     )
     monkeypatch.setattr("oncelog.spark.sink.transactional_driver.decide", lambda *_, **__: Doing.WRITE)
     with pytest.raises(AssertionError, match="batch"):

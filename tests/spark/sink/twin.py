@@ -325,11 +325,11 @@ class MemoryCluster(Cluster):
     def release(self, producer: LaneProducer) -> None:
         self._kept["producer"] = producer
 
-    def standing(self, sink: str) -> SinkRegister | None:
-        return self._kept.get("standing")
+    def register(self, sink: str) -> SinkRegister | None:
+        return self._kept.get("register")
 
-    def remember(self, sink: str, standing: SinkRegister) -> None:
-        self._kept["standing"] = standing
+    def remember(self, sink: str, register: SinkRegister) -> None:
+        self._kept["register"] = register
 
     def forget(self, sink: str) -> None:
-        self._kept.pop("standing", None)
+        self._kept.pop("register", None)

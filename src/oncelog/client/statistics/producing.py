@@ -69,7 +69,7 @@ class Producing:
 
     def _partition(self, place: Place, queued_records: int, queued_bytes: int) -> dict[str, Any]:
         leader, epoch = self._engine.brokers.metadata.leader(*place)
-        standing, sent = self._engine.sender.standing(place), self._sent[place]
+        statistics, sent = self._engine.sender.statistics(place), self._sent[place]
         return {
             "partition": place.partition,
             "broker": leader,
@@ -78,15 +78,15 @@ class Producing:
             "unknown": leader < 0,
             "msgq_cnt": queued_records,
             "msgq_bytes": queued_bytes,
-            "xmit_msgq_cnt": standing.waiting_records,
-            "xmit_msgq_bytes": standing.waiting_bytes,
-            "msgs_inflight": standing.flying_records,
-            "next_ack_seq": standing.acknowledged,
-            "producer_id": standing.identity.pid,
-            "producer_epoch": standing.identity.generation,
+            "xmit_msgq_cnt": statistics.waiting_records,
+            "xmit_msgq_bytes": statistics.waiting_bytes,
+            "msgs_inflight": statistics.flying_records,
+            "next_ack_seq": statistics.acknowledged,
+            "producer_id": statistics.identity.pid,
+            "producer_epoch": statistics.identity.generation,
             "txmsgs": sent.records,
             "txbytes": sent.size_bytes,
-            "msgs": sent.records + standing.waiting_records + queued_records,
+            "msgs": sent.records + statistics.waiting_records + queued_records,
         }
 
     def _identity(self) -> dict[str, Any]:

@@ -120,33 +120,33 @@ class Plan:
 
     # --- lanes
 
-    def standing(self, job: Job) -> CopyRegister:
+    def register(self, job: Job) -> CopyRegister:
         """How far every lane got; those without a claim are claimed now."""
         if self._destination.find(self._log.topic) is None:
             self._log.create()
-        standing = self._log.read()
-        _check_claims(job, standing)
-        missing = [index for index in range(job.source_partitions) if standing.claim_of(index) is None]
+        register = self._log.read()
+        _check_claims(job, register)
+        missing = [index for index in range(job.source_partitions) if register.claim_of(index) is None]
         if missing:
             self._log.check_config()
             claim = self._claim(job, missing)
-            self._log.append(standing, [(claim.key, claim.to_json())])
-            _check_claims(job, standing)
-        self._remove(standing, standing.outlived())
-        standing.taken()
-        return standing
+            self._log.append(register, [(claim.key, claim.to_json())])
+            _check_claims(job, register)
+        self._remove(register, register.outlived())
+        register.taken()
+        return register
 
-    def read_again(self, standing: CopyRegister) -> None:
+    def read_again(self, register: CopyRegister) -> None:
         """Each round leaves a record for each lane, and a copy that follows goes on for ever."""
-        self._log.read_on(standing)
-        outlived = standing.outlived()
+        self._log.read_on(register)
+        outlived = register.outlived()
         if len(outlived) > MOST_OUTLIVED:
-            self._remove(standing, outlived)
-        standing.taken()  # tasks are told how lanes stand, and not of all that was written of them
+            self._remove(register, outlived)
+        register.taken()  # tasks are told how lanes stand, and not of all that was written of them
 
-    def _remove(self, standing: CopyRegister, outlived: list[bytes]) -> None:
+    def _remove(self, register: CopyRegister, outlived: list[bytes]) -> None:
         if outlived:
-            self._log.append(standing, [(key, None) for key in outlived])
+            self._log.append(register, [(key, None) for key in outlived])
 
     def _claim(self, job: Job, partitions: list[int]) -> Claim:
         starts = self._source.starts(job.source_topic, partitions)
@@ -162,12 +162,12 @@ class Plan:
 
     # --- what there is to copy
 
-    def orders(self, job: Job, standing: CopyRegister) -> list[Order]:
+    def orders(self, job: Job, register: CopyRegister) -> list[Order]:
         """Partitions that hold more than was copied, up to where no transaction is open, as that is now."""
         ends = self._source.stable_ends(job.source_topic, range(job.source_partitions))
         found = []
         for index, end in sorted(ends.items()):
-            lane = standing.lanes[index]
+            lane = register.lanes[index]
             if end < lane.offset:
                 raise CopyRefused(
                     f"{job.source_topic}-{index} ends at offset {end}, and was copied up to {lane.offset}: what was "
@@ -193,8 +193,8 @@ def _check(source: Topic, destination: Topic) -> None:
         )
 
 
-def _check_claims(job: Job, standing: CopyRegister) -> None:
-    for claim in standing.claims:
+def _check_claims(job: Job, register: CopyRegister) -> None:
+    for claim in register.claims:
         _check_side(job, "SOURCE", claim.source, job.source_side)
         _check_side(job, "DEST", claim.destination, job.destination_side)
 

@@ -49,17 +49,17 @@ class Copying:
         self._spark = spark
         self._plan = plan
         self.job: Job = plan.job()
-        self.standing: CopyRegister = plan.standing(self.job)
+        self.register: CopyRegister = plan.register(self.job)
         self.summary = Summary(partitions=self.job.source_partitions)
 
     def left(self) -> int:
         """About how many records there are to copy; what is under way somewhere counts too."""
-        orders = self._plan.orders(self.job, self.standing)
-        return sum(each.end_offset - self.standing.lanes[each.partition].offset for each in orders)
+        orders = self._plan.orders(self.job, self.register)
+        return sum(each.end_offset - self.register.lanes[each.partition].offset for each in orders)
 
     def once(self) -> Summary:
         """Up to the end of each partition as it is now."""
-        orders = self._plan.orders(self.job, self.standing)
+        orders = self._plan.orders(self.job, self.register)
         if orders:
             self._session()
             began_s = monotonic_s()
@@ -103,8 +103,8 @@ class Copying:
         try:
             if self._plan.has_grown(self.job):
                 self.job = self._plan.job()
-                self.standing = self._plan.standing(self.job)
-            orders = self._plan.orders(self.job, self.standing)
+                self.register = self._plan.register(self.job)
+            orders = self._plan.orders(self.job, self.register)
             if orders:
                 self._round(orders)
         except KafkaException as failure:
@@ -115,11 +115,11 @@ class Copying:
 
     def _round(self, orders: Sequence[Order]) -> None:
         spark = self._session()
-        parts = shared_out(orders, self.standing.lanes, _parallelism(spark))
-        found = outcomes(spark, [Task(self.job, part, self.standing) for part in parts])
+        parts = shared_out(orders, self.register.lanes, _parallelism(spark))
+        found = outcomes(spark, [Task(self.job, part, self.register) for part in parts])
         for outcome in found:
             self.summary.add(outcome)
-        self._plan.read_again(self.standing)
+        self._plan.read_again(self.register)
         failures = [outcome for outcome in found if outcome.failure]
         for each in sorted(failures, key=lambda outcome: outcome.may_pass):
             raise CopyFailed(each.failure) if each.may_pass else CopyRefused(each.failure)

@@ -55,7 +55,7 @@ class Order(NamedTuple):
 class Task:
     job: Job
     orders: tuple[Order, ...]
-    standing: CopyRegister  # what the driver has read
+    register: CopyRegister  # what the driver has read
 
 
 class Copied(NamedTuple):

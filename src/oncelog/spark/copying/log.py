@@ -64,9 +64,9 @@ class CopyLog:
     def read(self) -> CopyRegister:
         return self._client.thread.run(self._keeper.read())
 
-    def read_on(self, standing: CopyRegister) -> None:
-        self._client.thread.run(self._keeper.read_to_end(standing))
+    def read_on(self, register: CopyRegister) -> None:
+        self._client.thread.run(self._keeper.read_to_end(register))
 
-    def append(self, standing: CopyRegister, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """They are stored when this returns, and `standing` holds all that stands before them."""
-        self._client.thread.run(self._keeper.append(standing, records))
+    def append(self, register: CopyRegister, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """They are stored when this returns, and `register` holds all that stands before them."""
+        self._client.thread.run(self._keeper.append(register, records))

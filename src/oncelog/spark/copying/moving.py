@@ -51,22 +51,22 @@ def run(task: Task, attempt: str) -> list[Copied]:
     reached(BEGUN, partitions=[order.partition for order in task.orders])
     with ExitStack() as stack:
         log = stack.enter_context(CopyLog(job.destination, job.name))
-        standing = deepcopy(task.standing)
-        log.read_on(standing)
-        standing.taken()
+        register = deepcopy(task.register)
+        log.read_on(register)
+        register.taken()
         reached(STATE_READ)
-        resumed = {order.partition: resume(job, _lane(standing, order)) for order in task.orders}
+        resumed = {order.partition: resume(job, _lane(register, order)) for order in task.orders}
         reached(RESUMED)
         producer = stack.enter_context(Producer(_properties(job), saved=_saved(job, resumed.values())))
-        notes = Notes(log, standing, attempt)
+        notes = Notes(log, register, attempt)
         buffers = Buffers()
         copied = [Mover(job, order, resumed[order.partition], producer, notes, buffers).run() for order in task.orders]
         reached(RETURNING)
         return copied
 
 
-def _lane(standing: CopyRegister, order: Order) -> Lane:
-    lane = standing.lanes.get(order.partition)
+def _lane(register: CopyRegister, order: Order) -> Lane:
+    lane = register.lanes.get(order.partition)
     if lane is None:
         raise CopyRefused(f"nobody has claimed partition {order.partition}: the copy's topic was deleted meanwhile")
     return lane
@@ -104,9 +104,9 @@ class Notes:
     """Lanes' records, written under the name of this attempt. Each has a key of its own, and removes the one before:
     who removes a record knows what it says, and never takes a younger one along."""
 
-    def __init__(self, log: CopyLog, standing: CopyRegister, attempt: str) -> None:
+    def __init__(self, log: CopyLog, register: CopyRegister, attempt: str) -> None:
         self._log = log
-        self._standing = standing
+        self._register = register
         self._attempt = attempt
         self._count = 0
         self._before: dict[int, bytes] = {}
@@ -117,12 +117,12 @@ class Notes:
         key = lane.key(f"{self._attempt}.{self._count}")
         before = self._before.get(lane.partition)
         removed: list[tuple[bytes, None]] = [] if before is None else [(before, None)]
-        self._log.append(self._standing, [(key, lane.to_json()), *removed])
+        self._log.append(self._register, [(key, lane.to_json()), *removed])
         self._before[lane.partition] = key
 
     def others(self, partition: int) -> list[Lane]:
         """What others have written of a lane, up to what this attempt wrote last, since it was looked at last."""
-        for note in self._standing.taken():
+        for note in self._register.taken():
             if note.author.partition(".")[0] != self._attempt:
                 self._others[note.lane.partition].append(note.lane)
         return self._others.pop(partition, [])

@@ -27,8 +27,8 @@ class SparkLanes:
     def is_saved(self, batch: int) -> bool:
         connected = cluster(lane_properties(self._options))
         log = connected.log(self._owner.sink)
-        standing = connected.run(log.read()) if connected.run(log.exists()) else SinkRegister()
-        doing = decide(standing, self._owner.sink, self._owner.query, batch, self._options.first_batch)
+        register = connected.run(log.read()) if connected.run(log.exists()) else SinkRegister()
+        doing = decide(register, self._owner.sink, self._owner.query, batch, self._options.first_batch)
         return doing is Doing.VERIFY
 
     def send(self, frame: Any, manifest: Manifest) -> None:

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 async def announce(
     topic: StateTopic,
-    standing: SinkRegister,
+    register: SinkRegister,
     kind: str,
     content: Content,
     *named: object,
@@ -46,47 +46,47 @@ async def announce(
     batch = batch_of(fact)
     assert batch is not None, "every record of a sink belongs to a batch"
     key = key_of(kind, batch, *named, fact.nonce)
-    await topic.append(standing, [(key, encode(kind, content)), *((old, None) for old in removes)])
-    return standing.outcome(fact.subjects[-1], fact.nonce, fact.term)
+    await topic.append(register, [(key, encode(kind, content)), *((old, None) for old in removes)])
+    return register.outcome(fact.subjects[-1], fact.nonce, fact.term)
 
 
 class Claims:
     """One task's. What is claimed is answered with whether nobody had sent anything under it before."""
 
-    def __init__(self, topic: StateTopic, standing: SinkRegister, destination: Destination, place: LaneTask) -> None:
+    def __init__(self, topic: StateTopic, register: SinkRegister, destination: Destination, place: LaneTask) -> None:
         self._topic = topic
-        self._standing = standing
+        self._register = register
         self._destination = destination
         self._place = place
 
     async def sink(self, name: str, *, in_transactions: bool) -> None:
-        """Afterwards the sink is somebody's; whether ours, the standing says."""
+        """Afterwards the sink is somebody's; whether ours, the register says."""
         claim = SinkClaim(name, self._place.query, self._place.batch, secrets.token_hex(8), in_transactions)
-        await announce(self._topic, self._standing, SINK, claim)
+        await announce(self._topic, self._register, SINK, claim)
 
     async def lane(self, output: str) -> bool:
         """An identity for the lane, to write to this topic with."""
-        count = self._standing.partition_count(output)
+        count = self._register.partition_count(output)
         return await self._claim(LANE, await self._asked(lambda to: to.new_lane(output, count)))
 
     async def topic(self, output: str) -> bool:
         """The lane goes on to one topic more."""
-        lane = self._standing.lane(self._place.lane)
+        lane = self._register.lane(self._place.lane)
         assert lane is not None, "a lane claims itself first"
         known = SavedProducer.from_json(lane.producer)
-        count = self._standing.partition_count(output)
+        count = self._register.partition_count(output)
         return await self._claim(TOPIC, await self._asked(lambda to: to.further_topic(known, output, count)), output)
 
     async def partitions(self, output: str) -> bool | None:
         """The lane writes to partitions that the topic has got since, too; None where it has got none."""
-        first = self._standing.partitions_of(self._place.lane, output)
+        first = self._register.partitions_of(self._place.lane, output)
         known = SavedProducer.from_json(self._newest(output))
         added = await self._asked(lambda to: to.added_partitions(known, output))
         return None if added is None else await self._claim(TOPIC, added, output, first)
 
     async def mark(self) -> bool:
         """The lane is about to send something of this batch."""
-        known = self._standing.beginning(self._place.lane)
+        known = self._register.beginning(self._place.lane)
         assert known is not None, "a lane claims itself first"
         ends = await self._asked(lambda to: to.ends_of(known))
         return await self._announce(MARK, Mark(self._place.batch, self._place.lane, secrets.token_hex(8), ends))
@@ -97,7 +97,7 @@ class Claims:
         return await self._announce(kind, claim, *named)
 
     async def _announce(self, kind: str, content: Content, *named: object) -> bool:
-        outcome = await announce(self._topic, self._standing, kind, content, self._place.lane, *named)
+        outcome = await announce(self._topic, self._register, kind, content, self._place.lane, *named)
         return outcome is Outcome.OWN
 
     async def _asked(self, question: Callable[[Destination], Awaitable[T]]) -> T:
@@ -105,7 +105,7 @@ class Claims:
 
     def _newest(self, output: str) -> Json:
         """The producer that knows the most partitions of the topic."""
-        known = self._standing.lane(self._place.lane)
+        known = self._register.lane(self._place.lane)
         assert known is not None, "a lane claims itself first"
-        claimed = [claim.producer for claim in self._standing.further_topics(self._place.lane)]
+        claimed = [claim.producer for claim in self._register.further_topics(self._place.lane)]
         return next(each for each in (*claimed[::-1], known.producer) if output in each["topics"])

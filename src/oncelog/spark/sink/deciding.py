@@ -20,7 +20,7 @@ class Doing(Enum):
 
 
 def decide(
-    standing: SinkRegister,
+    register: SinkRegister,
     sink: str,
     query: str,
     batch: int,
@@ -28,7 +28,7 @@ def decide(
     *,
     in_transactions: bool = False,
 ) -> Doing:
-    owner = standing.owner
+    owner = register.owner
     if owner is None:
         if batch == (first_batch or 0):
             return Doing.BEGIN
@@ -41,22 +41,22 @@ def decide(
         )
     if owner.in_transactions is not in_transactions:
         raise SinkRefused(_another_kind(sink, batch, in_transactions=in_transactions))
-    due = standing.next_batch
+    due = register.next_batch
     assert due is not None
     if batch == due:
         return Doing.WRITE
-    if standing.state is None:
+    if register.state is None:
         raise SinkRefused(
             f"sink {sink!r} begins with batch {due}, and the checkpoint runs batch {batch}: they do not belong together"
         )
-    if batch == standing.state.batch:
+    if batch == register.state.batch:
         return Doing.VERIFY
-    raise SinkRefused(_out_of_step(sink, batch, standing.state.batch))
+    raise SinkRefused(_out_of_step(sink, batch, register.state.batch))
 
 
-def is_one_ahead(standing: SinkRegister, query: str, batch: int) -> bool:
+def is_one_ahead(register: SinkRegister, query: str, batch: int) -> bool:
     """Of what this query's own transactions have written, as far as that shows."""
-    owner, due = standing.owner, standing.next_batch
+    owner, due = register.owner, register.next_batch
     return owner is not None and owner.in_transactions and owner.query == query and due is not None and batch == due + 1
 
 
@@ -124,10 +124,10 @@ def check_same(saved: SinkState, messages: list[LaneMessage]) -> None:
             raise SinkRefused(other_rows(sink, batch, message.lane, found))
 
 
-def check_claimed(standing: SinkRegister, sink: str, batch: int, messages: list[LaneMessage]) -> None:
+def check_claimed(register: SinkRegister, sink: str, batch: int, messages: list[LaneMessage]) -> None:
     """Every lane wrote as what it was claimed as. No reader of a whole log gets here with anything else."""
     for message in messages:
-        known = standing.lane(message.lane)
+        known = register.lane(message.lane)
         if message.producer is None or known is None:
             continue
         wrote, claimed = message.producer["identities"], known.producer["identities"]

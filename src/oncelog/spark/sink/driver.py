@@ -46,8 +46,8 @@ def commit_batch(
     reached(milestones.COMMITTING, sink=sink, batch=batch)
     connected = connected or cluster(lane_properties(options))
     try:
-        standing = read_on(connected, sink, batch=batch, back=1) or SinkRegister()
-        committing = _Committing(connected.log(sink), connected.destination, standing, lanes, batch)
+        register = read_on(connected, sink, batch=batch, back=1) or SinkRegister()
+        committing = _Committing(connected.log(sink), connected.destination, register, lanes, batch)
         connected.run(committing.commit(query, options))
         warn_of_old(connected, lanes)
     except TopicGone as gone:
@@ -87,41 +87,41 @@ def checked_messages(messages: Sequence[LaneMessage | None], batch: int) -> list
 
 class _Committing:
     def __init__(
-        self, topic: StateTopic, destination: Destination, standing: SinkRegister, lanes: list[LaneMessage], batch: int
+        self, topic: StateTopic, destination: Destination, register: SinkRegister, lanes: list[LaneMessage], batch: int
     ) -> None:
         self._topic = topic
         self._destination = destination
         self._lanes = lanes
         self._sink = lanes[0].sink
         self._batch = batch
-        self._standing = standing
+        self._register = register
 
     async def commit(self, query: str, options: SinkOptions) -> None:
         sink, batch = self._sink, self._batch
-        doing = decide(self._standing, sink, query, batch, options.first_batch)
+        doing = decide(self._register, sink, query, batch, options.first_batch)
         if doing is Doing.BEGIN:
             raise SinkRefused(f"the state of sink {sink!r} was lost while batch {batch} was written")
         if doing is Doing.VERIFY:
-            assert self._standing.state is not None
-            check_same(self._standing.state, self._lanes)
-            check_topic(self._standing.state, options)
+            assert self._register.state is not None
+            check_same(self._register.state, self._lanes)
+            check_topic(self._register.state, options)
         else:
-            check_claimed(self._standing, sink, batch, self._lanes)
-            state = await following(self._topic, self._destination, self._standing, self._lanes, batch)
+            check_claimed(self._register, sink, batch, self._lanes)
+            state = await following(self._topic, self._destination, self._register, self._lanes, batch)
             self._check_all_lanes(state)
             reached(milestones.BEFORE_SAVE, sink=sink, batch=batch)
             await self._save(state)
         reached(milestones.SAVED, sink=sink, batch=batch)
 
     def _check_all_lanes(self, state: SinkState) -> None:
-        others = self._standing.unwritten(state)
+        others = self._register.unwritten(state)
         if others:
             raise SinkRefused(other_lanes(self._sink, self._batch, len(self._lanes), others))
 
     async def _save(self, state: SinkState) -> None:
-        old = self._standing.outlived(self._batch)
-        outcome = await announce(self._topic, self._standing, STATE, state, removes=old)
-        saved = self._standing.state
+        old = self._register.outlived(self._batch)
+        outcome = await announce(self._topic, self._register, STATE, state, removes=old)
+        saved = self._register.state
         if saved is None or outcome is Outcome.OPEN:
             self._check_all_lanes(state)
             raise SinkRefused(f"the state of batch {state.batch} of sink {self._sink!r} does not count: a defect")

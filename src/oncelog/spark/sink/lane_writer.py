@@ -74,12 +74,12 @@ class LaneWriter:
         self._reached(milestones.BEGUN)
         self._connected: Cluster = connected or cluster(lane_properties(options))
         self._topic = self._connected.log(self.sink)
-        self._standing = SinkRegister()
+        self._register = SinkRegister()
         try:
             with self._in_words():
                 self._doing = self._begin()
                 self._reached(milestones.STATE_READ, doing=self._doing.value)
-                if self._doing is Doing.WRITE and place.lane in self._standing.marked():
+                if self._doing is Doing.WRITE and place.lane in self._register.marked():
                     self._go_on(is_fresh=False)
         except BaseException:
             self.close()  # nobody has this lane, so nobody else can
@@ -150,14 +150,14 @@ class LaneWriter:
 
     def _begin(self) -> Doing:
         run, topic = self._connected.run, self._topic
-        standing = self._read()
-        if standing is None:
+        register = self._read()
+        if register is None:
             self._decide()  # refuses before a topic is made
             run(topic.create())
-            standing = read_on(self._connected, self.sink)
-        if standing is not None:
-            self._standing = standing
-        self._claims = Claims(topic, self._standing, self._connected.destination, self._place)
+            register = read_on(self._connected, self.sink)
+        if register is not None:
+            self._register = register
+        self._claims = Claims(topic, self._register, self._connected.destination, self._place)
         doing = self._decide()
         if doing is Doing.BEGIN:
             run(topic.check_config())
@@ -172,7 +172,7 @@ class LaneWriter:
         place = self._place
         options = self._options
         return decide(
-            self._standing,
+            self._register,
             self.sink,
             place.query,
             place.batch,
@@ -199,7 +199,7 @@ class LaneWriter:
         return self._producer
 
     def _start(self, output: str) -> None:
-        is_known = self._standing.lane(self._place.lane) is not None
+        is_known = self._register.lane(self._place.lane) is not None
         self._go_on(is_fresh=bool(self._say(self._claims.mark() if is_known else self._claims.lane(output))))
 
     def _extend(self, claiming: Coroutine[Any, Any, bool | None], output: str, first: int) -> bool:
@@ -207,7 +207,7 @@ class LaneWriter:
         is_fresh = self._say(claiming)
         if is_fresh is None:
             return False
-        claim = self._standing.topic_claim(self._place.lane, output, first)
+        claim = self._register.topic_claim(self._place.lane, output, first)
         assert claim is not None and self._producer is not None, "it was claimed just now"
         self._producer.extend(SavedProducer.from_json(claim.producer), is_fresh=is_fresh)
         return True
@@ -222,7 +222,7 @@ class LaneWriter:
     def _go_on(self, *, is_fresh: bool) -> None:
         """As what was saved or claimed; where others may have sent something, behind what they sent."""
         number = self._place.lane
-        saved = self._standing.beginning(number)
+        saved = self._register.beginning(number)
         if saved is None:
             raise SinkRefused(
                 f"sink {self.sink!r}: lane {number} has a mark but no claim in its state topic, so records of it "
@@ -230,7 +230,7 @@ class LaneWriter:
             )
         producer = self._producer = self._connected.producer(saved)
         producer.start(saved, is_fresh=is_fresh)
-        for claim in self._standing.further_topics(number):
+        for claim in self._register.further_topics(number):
             producer.extend(SavedProducer.from_json(claim.producer), is_fresh=False)
         self._reached(milestones.RESUMED, replayed=producer.replayed())
 
@@ -274,7 +274,7 @@ class LaneWriter:
         wanted, is_left = named_partitions(portion.rows)
         if is_left:
             self._left.add(output)
-        while output not in self._left and (first := self._standing.partitions_of(number, output)) < wanted:
+        while output not in self._left and (first := self._register.partitions_of(number, output)) < wanted:
             if not self._extend(self._claims.partitions(output), output, first):
                 return  # there are no more; the producer says so, with the row
 
@@ -312,7 +312,7 @@ class LaneWriter:
         return saved
 
     def _verify(self) -> None:
-        place, state = self._place, self._standing.state
+        place, state = self._place, self._register.state
         assert state is not None
         found = difference(state, place.lane, self._hash.rows, self._hash.digest())
         if found is None:
@@ -324,7 +324,7 @@ class LaneWriter:
 
     def _first_difference(self, state: SinkState) -> str | None:
         number = self._place.lane
-        before = self._standing.before_batch(number)
+        before = self._register.before_batch(number)
         after = state.lanes.get(number)
         if not before or after is None or after.idle_batches:
             return None

@@ -18,25 +18,25 @@ MOST_IDLE_BATCHES: Final = 100
 
 
 async def following(
-    topic: StateTopic, destination: Destination, standing: SinkRegister, messages: list[LaneMessage], batch: int
+    topic: StateTopic, destination: Destination, register: SinkRegister, messages: list[LaneMessage], batch: int
 ) -> SinkState:
-    assert standing.owner is not None
-    lanes, counts = await _grown(topic, destination, _lanes(standing, messages))
+    assert register.owner is not None
+    lanes, counts = await _grown(topic, destination, _lanes(register, messages))
     return SinkState(
-        claim=standing.owner,
+        claim=register.owner,
         batch=batch,
         lane_count=len(messages),
         lanes=lanes,
         topics=counts,
-        previous_offset=max(standing.state_offset, 0),
+        previous_offset=max(register.state_offset, 0),
         nonce=secrets.token_hex(8),
         made_at_ms=int(wall_s() * 1000),
     )
 
 
-def _lanes(standing: SinkRegister, messages: list[LaneMessage]) -> dict[int, LaneState]:
+def _lanes(register: SinkRegister, messages: list[LaneMessage]) -> dict[int, LaneState]:
     lanes: dict[int, LaneState] = {}
-    for number, known in standing.state.lanes.items() if standing.state is not None else ():
+    for number, known in register.state.lanes.items() if register.state is not None else ():
         if known.idle_batches < MOST_IDLE_BATCHES:
             lanes[number] = LaneState(known.producer, idle_batches=known.idle_batches + 1)
     for message in messages:

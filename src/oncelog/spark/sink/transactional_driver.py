@@ -46,23 +46,23 @@ def _commit(options: SinkOptions, connected: Cluster, lanes: Sequence[LaneMessag
     name = _transaction_of(lanes)
     if name is None:  # a batch without rows: one who had written some may have been about to commit them
         name = connected.begin(topic_of(sink), transaction_timeout_ms(options))
-    standing = read_on(connected, sink, batch=batch, back=1, to_end=True) or SinkRegister()
-    doing = decide(standing, sink, lanes[0].query, batch, options.first_batch, in_transactions=True)
-    if doing is Doing.BEGIN or standing.owner is None:
+    register = read_on(connected, sink, batch=batch, back=1, to_end=True) or SinkRegister()
+    doing = decide(register, sink, lanes[0].query, batch, options.first_batch, in_transactions=True)
+    if doing is Doing.BEGIN or register.owner is None:
         raise SinkRefused(f"the state of sink {sink!r} was lost while batch {batch} was written")
     if doing is Doing.WRITE:
         state = SinkState(
-            claim=standing.owner,
+            claim=register.owner,
             batch=batch,
             lane_count=len(lanes),
             lanes={},
-            previous_offset=max(standing.state_offset, 0),
+            previous_offset=max(register.state_offset, 0),
             nonce=secrets.token_hex(8),
             made_at_ms=int(wall_s() * 1000),
         )
         pairs = [(key_of(STATE, batch, state.nonce), encode(STATE, state))]
         transaction = connected.transaction(name)
-        removed = [(old, None) for old in standing.outlived(batch)]
+        removed = [(old, None) for old in register.outlived(batch)]
         connected.run(connected.log(sink).append_in(transaction, [*pairs, *removed]))
         reached(milestones.BEFORE_SAVE, sink=sink, batch=batch)
         connected.run(transaction.end(commits=True))

@@ -54,10 +54,10 @@ class TransactionalLane(LaneWriter):
 
     def _read(self) -> SinkRegister | None:
         """What the driver has committed may show a moment later. Beginning a transaction waits for that, too."""
-        place, standing = self._place, super()._read()
-        if standing is not None and place.lane == 0 and is_one_ahead(standing, place.query, place.batch):
+        place, register = self._place, super()._read()
+        if register is not None and place.lane == 0 and is_one_ahead(register, place.query, place.batch):
             return self._fence()
-        return standing
+        return register
 
     def _fence(self) -> SinkRegister | None:
         """What another one had committed when it was fenced is seen only now."""
@@ -65,10 +65,10 @@ class TransactionalLane(LaneWriter):
         return read_on(self._connected, self.sink, batch=self._place.batch, to_end=True)
 
     def _begin_transaction(self) -> None:
-        standing = self._fence()
-        if standing is None:
+        register = self._fence()
+        if register is None:
             raise SinkRefused(f"the state of sink {self.sink!r} was lost while batch {self._place.batch} was written")
-        self._standing = standing
+        self._register = register
         self._doing = self._decide()
         self._reached(milestones.CLAIMED, doing=self._doing.value)
 

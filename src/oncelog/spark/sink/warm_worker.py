@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 MOST_CLUSTERS: Final = 8
 MOST_IDLE: Final = 2  # producers of one cluster; each is a thread, its connections and some megabytes
-MOST_STANDINGS: Final = 16
+MOST_REGISTERS: Final = 16
 FOREVER_MS: Final = (1 << 31) - 1
 
 
@@ -52,7 +52,7 @@ class Cluster:
             raise
         self._lock = threading.Lock()
         self._idle: list[LaneProducer] = []
-        self._standings: OrderedDict[str, SinkRegister] = OrderedDict()
+        self._registers: OrderedDict[str, SinkRegister] = OrderedDict()
         self.destination = Destination(self._brokers, settings)
         weakref.finalize(self, _close, self._thread, self._brokers, self._idle).atexit = False
 
@@ -94,20 +94,20 @@ class Cluster:
 
     # --- sinks
 
-    def standing(self, sink: str) -> SinkRegister | None:
+    def register(self, sink: str) -> SinkRegister | None:
         """What was read of the sink's topic before, to be read on from."""
-        return self._standings.get(sink)
+        return self._registers.get(sink)
 
-    def remember(self, sink: str, standing: SinkRegister) -> None:
+    def remember(self, sink: str, register: SinkRegister) -> None:
         with self._lock:
-            self._standings[sink] = standing
-            self._standings.move_to_end(sink)
-            while len(self._standings) > MOST_STANDINGS:
-                self._standings.popitem(last=False)
+            self._registers[sink] = register
+            self._registers.move_to_end(sink)
+            while len(self._registers) > MOST_REGISTERS:
+                self._registers.popitem(last=False)
 
     def forget(self, sink: str) -> None:
         with self._lock:
-            self._standings.pop(sink, None)
+            self._registers.pop(sink, None)
 
 
 def read_on(
@@ -115,20 +115,20 @@ def read_on(
 ) -> SinkRegister | None:
     """What stands in the sink's topic now; None where there is no such topic. `batch`: the one that is to be run.
     `to_end`: for a caller that appends nothing before it believes it."""
-    topic, known = connected.log(sink), connected.standing(sink)
+    topic, known = connected.log(sink), connected.register(sink)
     if known is None and not connected.run(topic.exists()):
         return None
-    # A standing is changed while it is read: if that fails half-way, it is to be read anew.
+    # A register is changed while it is read: if that fails half-way, it is to be read anew.
     connected.forget(sink)
-    standing = connected.run(topic.read(known, back=back))
-    if known is not None and batch is not None and batch > (standing.next_batch or 0):
+    register = connected.run(topic.read(known, back=back))
+    if known is not None and batch is not None and batch > (register.next_batch or 0):
         # Somebody has saved more. A leader that has just become one shows less than there is to who reads on; to who
         # begins at the end it does not tell an end that it cannot vouch for.
-        standing = connected.run(topic.read(None, back=back))
+        register = connected.run(topic.read(None, back=back))
     if to_end:
-        standing = connected.run(topic.read_to_end(standing))
-    connected.remember(sink, standing)
-    return standing
+        register = connected.run(topic.read_to_end(register))
+    connected.remember(sink, register)
+    return register
 
 
 async def _started(settings: ProducerSettings) -> Brokers:
