@@ -424,15 +424,46 @@ def test_a_change_of_a_group_that_is_only_looked_at_is_not_made(admin: Admin) ->
     assert not admin.topics.document(Kind.GROUP_CONFIGS)
 
 
+def replace_all(admin: Admin, name: str, configs: dict[str, str]) -> ErrorCode:
+    given = [{"name": key, "value": value} for key, value in configs.items()]
+    resource = {"resource_type": GROUP, "resource_name": name, "configs": given}
+    (response,) = admin.ask("alter_configs", 2, resources=[resource]).responses
+    code: ErrorCode = response.error_code
+    return code
+
+
 def test_alter_configs_replaces_all_that_a_group_has(admin: Admin) -> None:
     change(admin, GROUP, "other", (SESSION, SET, "50000"))
     change(admin, GROUP, "g", (SESSION, SET, "50000"))
     for configs, left in (({HEARTBEAT: "7000"}, {"g": {HEARTBEAT: "7000"}}), ({}, {})):
-        given = [{"name": name, "value": value} for name, value in configs.items()]
-        resource = {"resource_type": GROUP, "resource_name": "g", "configs": given}
-        (response,) = admin.ask("alter_configs", 2, resources=[resource]).responses
-        assert response.error_code is ErrorCode.none
+        assert replace_all(admin, "g", configs) is ErrorCode.none
         assert admin.topics.document(Kind.GROUP_CONFIGS) == {"other": {SESSION: "50000"}, **left}
+
+
+def test_alter_configs_drops_what_this_broker_has_not_seen_yet(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(admin, GROUP, "g", (SESSION, SET, "50000"), (HEARTBEAT, SET, "6000"))
+    with monkeypatch.context() as behind:
+        behind.setattr(admin.topics, "document", lambda kind: {})
+        assert replace_all(admin, "g", {HEARTBEAT: "7000"}) is ErrorCode.none
+    assert admin.topics.document(Kind.GROUP_CONFIGS) == {"g": {HEARTBEAT: "7000"}}
+
+
+def test_what_a_newer_broker_has_set_on_a_group_stays_until_it_is_named_or_all_is_replaced(admin: Admin) -> None:
+    newer = {"later.ms": "1", "later.list": ["a"]}
+
+    def left() -> object:
+        return admin.topics.document(Kind.GROUP_CONFIGS).get("g")
+
+    at_once(admin.topics.changing_document(Kind.GROUP_CONFIGS, lambda old: {**old, "g": newer}, CLOCK.now()))
+    assert change(admin, GROUP, "g", (SESSION, SET, "50000")) is ErrorCode.none
+    assert left() == {**newer, SESSION: "50000"}
+    assert change(admin, GROUP, "g", ("later.ms", SET, "2")) is ErrorCode.invalid_config
+    assert change(admin, GROUP, "g", (SESSION, DELETE, None)) is ErrorCode.none
+    assert left() == newer
+    assert change(admin, GROUP, "g", ("later.ms", DELETE, None)) is ErrorCode.none
+    assert left() == {"later.list": ["a"]}
+    assert replace_all(admin, "g", {}) is ErrorCode.none
+    assert left() is None
 
 
 def test_what_groups_have_of_their_own_has_a_bound(admin: Admin) -> None:

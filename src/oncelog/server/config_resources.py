@@ -220,25 +220,34 @@ def _broker_synonyms(settings: Settings, name: str) -> list[Synonym]:
 
 
 def alter(
-    topics: Topics, resource_type: int, name: str, changes: Iterable[Change], now: Now, *, validate_only: bool
+    topics: Topics,
+    resource_type: int,
+    name: str,
+    changes: Iterable[Change],
+    now: Now,
+    *,
+    validate_only: bool,
+    replaces: bool = False,
 ) -> Steps[None]:
-    """Apply changes to what the resource has now."""
+    """Apply changes to what the resource has now, or where it `replaces` that, to nothing."""
     if resource_type == Resource.TOPIC:
         topic = existing_topic(topics, name)
         settings = {key: config.setting for key, config in TOPIC_CONFIGS.items()}
-        own = _changed(topic.configs, changes, settings, lambda key: TOPIC_CONFIGS[key].broker_value(topics.settings))
+        have = {} if replaces else topic.configs
+        own = _changed(have, changes, settings, lambda key: TOPIC_CONFIGS[key].broker_value(topics.settings))
         topics.check_alter_configs(topic, own)
         if not validate_only:
             yield from topics.altering_configs(topic, own, now)
     elif resource_type == Resource.BROKER:
         check_broker_name(topics.settings, name)
-        changed = _changed(topics.settings.changed, changes, SETTINGS, topics.settings.value)
+        have = {} if replaces else topics.settings.changed
+        changed = _changed(have, changes, SETTINGS, topics.settings.value)
         _check_broker_configs(topics.settings, changed)
         if not validate_only:
             yield from topics.altering_broker_configs(changed, now)
     elif resource_type == Resource.GROUP:
         group_configs.check_name(name)
-        changing = _changing_group(topics.settings, name, list(changes))
+        changing = _changing_group(topics.settings, name, list(changes), replaces=replaces)
         if validate_only:
             changing(topics.document(DocumentKind.GROUP_CONFIGS))
         else:
@@ -260,29 +269,24 @@ def replace(
     validate_only: bool,
 ) -> Steps[None]:
     """Make these the resource's only own configs, as AlterConfigs has it: what is not named is back at its default."""
-    wanted = list(configs)
-    named = {key for key, _ in wanted}
-    have = _own(topics, resource_type, name)
-    changes = [Change(key, Operation.DELETE, None) for key in have if key not in named]
-    changes += [Change(key, Operation.SET, value) for key, value in wanted]
-    return alter(topics, resource_type, name, changes, now, validate_only=validate_only)
+    changes = [Change(key, Operation.SET, value) for key, value in configs]
+    return alter(topics, resource_type, name, changes, now, validate_only=validate_only, replaces=True)
 
 
-def _own(topics: Topics, resource_type: int, name: str) -> Mapping[str, str]:
-    if resource_type == Resource.TOPIC:
-        return existing_topic(topics, name).configs
-    if resource_type == Resource.GROUP:
-        return group_configs.own_of(topics.document(DocumentKind.GROUP_CONFIGS), name)
-    return topics.settings.changed if resource_type == Resource.BROKER else {}
-
-
-def _changing_group(settings: Settings, name: str, changes: Sequence[Change]) -> Callable[[Document], Document]:
+def _changing_group(
+    settings: Settings, name: str, changes: Sequence[Change], *, replaces: bool
+) -> Callable[[Document], Document]:
+    """What there is to be changed, or dropped, stands in the document that is agreed on: this broker may not have seen
+    it yet, or not know its name."""
     known = {key: config.setting for key, config in GROUP_CONFIGS.items()}
+    named = frozenset(change.name for change in changes)
 
     def change(document: Document) -> Document:
-        have = group_configs.own_of(document, name)
+        before = {} if replaces else document
+        have = group_configs.own_of(before, name)
         own = _changed(have, changes, known, lambda key: GROUP_CONFIGS[key].broker_value(settings))
-        return group_configs.with_own(document, name, group_configs.check(settings, own))
+        kept = {key: each for key, each in group_configs.strange_of(before, name).items() if key not in named}
+        return group_configs.with_own(document, name, {**kept, **group_configs.check(settings, own)})
 
     return change
 

@@ -161,13 +161,21 @@ KINDS: Final = ("consumer", "share", "streams")
 
 def own_of(document: Document, group: str) -> Own:
     """What was not written by a broker is passed over: it is no reason not to serve."""
+    found = _entry(document, group).items()
+    return {name: text for name, text in found if name in GROUP_CONFIGS and isinstance(text, str)}
+
+
+def strange_of(document: Document, group: str) -> Mapping[str, Any]:
+    """What a newer broker has set: it counts for nothing here, and stays."""
+    return {name: each for name, each in _entry(document, group).items() if name not in GROUP_CONFIGS}
+
+
+def _entry(document: Document, group: str) -> Mapping[str, Any]:
     found = document.get(group)
-    if not isinstance(found, Mapping):
-        return NOTHING
-    return {name: text for name, text in found.items() if name in GROUP_CONFIGS and isinstance(text, str)}
+    return found if isinstance(found, Mapping) else {}
 
 
-def with_own(document: Document, group: str, own: Own) -> Document:
+def with_own(document: Document, group: str, own: Mapping[str, Any]) -> Document:
     rest = {name: each for name, each in document.items() if name != group}
     return {**rest, group: dict(own)} if own else rest
 
