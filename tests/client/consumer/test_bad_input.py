@@ -23,7 +23,7 @@ from oncelog.embedded import Server
 from tests.client.consumer.conftest import MakeConsumer
 from tests.client.consumer.reading import PATIENCE_S, beginning, take, write
 from tests.client.inside import driver_of
-from tests.client.net.fake_broker import CLOSE, Asked, FakeBroker
+from tests.client.net.fake_broker import CLOSE, SILENT, Asked, FakeBroker
 from tests.raw import RawConnection
 from tests.waiting import until
 
@@ -290,6 +290,34 @@ async def test_the_coordinator_is_looked_for_again_where_it_moved_or_was_lost(fi
             await operations.close()
         assert committed["t", 0].offset == 5
         assert len(broker.asked_for("find_coordinator")) == lookups
+
+
+async def test_the_next_commit_does_not_ask_a_silent_coordinator_again() -> None:
+    async with FakeBroker() as broker:
+        broker.versions[8] = (2, 7)
+        found = {"node_id": 0, "host": broker.host, "port": broker.port}
+        broker.answers["find_coordinator"] = lambda asked: {"coordinators": [{"key": "g", **found}]}
+        broker.answers["offset_commit"] = lambda asked: SILENT
+        settings = consumer_settings({"bootstrap.servers": f"{broker.host}:{broker.port}", "group.id": "g"})
+        operations = Operations(settings, lambda: None, asyncio.get_running_loop().call_soon_threadsafe)
+        finding, looked_up = operations.core.brokers.coordinator, list[str]()
+
+        async def find(key: str, kind: int = 0) -> int:
+            """Over the connection that was silent nothing else can be asked."""
+            looked_up.append(key)
+            return await finding(key, kind) if len(looked_up) == 1 else 0
+
+        operations.core.brokers.coordinator = find  # type: ignore[method-assign]
+        try:
+            for lookups in (["g"], ["g", "g"]):
+                broker.asked.clear()
+                committing = asyncio.create_task(operations.core.commit({("t", 0): ToCommit(5)}))
+                await broker.until(lambda: bool(broker.asked_for("offset_commit")))
+                committing.cancel()
+                await asyncio.wait([committing])
+                assert looked_up == lookups
+        finally:
+            await operations.close()
 
 
 def test_a_cluster_that_refuses_to_know_us_is_told_in_the_place_of_records(

@@ -1,16 +1,17 @@
 """A transaction that several processes share asks the coordinator that it knows, and another one when it is told so."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from oncelog.client.errors import KafkaError
+from oncelog.client.errors import KafkaError, KafkaException, exception_of
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.coordinators import MOST_KEPT, Coordinators
-from oncelog.client.net.transaction import Transaction, begin_transaction
+from oncelog.client.net.transaction import Transaction, TransactionName, begin_transaction
 from oncelog.client.properties import producer_settings
-from oncelog.slots import Place
-from tests.client.net.fake_broker import CLOSE, Asked, FakeBroker
+from oncelog.slots import Identity, Place
+from tests.client.net.fake_broker import CLOSE, SILENT, Asked, FakeBroker
 
 PATIENCE_S = 20.0
 ADD, END = 24, 26
@@ -22,7 +23,7 @@ ADD, END = 24, 26
         (0, 1),
         (KafkaError.CONCURRENT_TRANSACTIONS, 1),
         (KafkaError.NOT_COORDINATOR, 2),
-        (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, 2),
+        (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, 1),
         (CLOSE, 2),
     ],
 )
@@ -53,6 +54,54 @@ async def test_the_coordinator_is_kept_until_it_moves_or_is_lost(broker: FakeBro
         await brokers.close()
     assert len(broker.asked_for("find_coordinator")) == lookups
     assert len(broker.asked_for("end_txn")) == 2
+
+
+async def test_the_next_write_does_not_ask_a_silent_coordinator_again(broker: FakeBroker) -> None:
+    broker.versions |= {ADD: (0, 3)}
+    found = {"node_id": 0, "host": broker.host, "port": broker.port}
+    broker.answers["find_coordinator"] = lambda asked: {"coordinators": [{"key": "t", **found}]}
+    broker.answers["add_partitions_to_txn"] = lambda asked: SILENT
+    brokers = Brokers(producer_settings({"bootstrap.servers": f"{broker.host}:{broker.port}"}))
+    finding, looked_up = brokers.coordinator, list[str]()
+
+    async def find(key: str, kind: int = 0) -> int:
+        """Over the connection that was silent nothing else can be asked."""
+        looked_up.append(key)
+        return await finding(key, kind) if len(looked_up) == 1 else 0
+
+    brokers.coordinator = find  # type: ignore[method-assign]
+    await brokers.start()
+    try:
+        transaction = Transaction(brokers, TransactionName("t", Identity(7, 1)), PATIENCE_S)
+        for lookups in (["t"], ["t", "t"]):
+            broker.asked.clear()
+            adding = asyncio.create_task(transaction.add([Place("a", 0)]))
+            await broker.until(lambda: bool(broker.asked_for("add_partitions_to_txn")))
+            adding.cancel()
+            await asyncio.wait([adding])
+            assert looked_up == lookups
+    finally:
+        await brokers.close()
+
+
+async def test_a_coordinator_is_forgotten_by_who_gives_up_before_it_answers() -> None:
+    found = iter(range(9))
+
+    async def find(key: str, kind: int) -> int:
+        return next(found)
+
+    coordinators = Coordinators(find)
+    for expected in (0, 1):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0), coordinators.at("a") as node_id:
+                assert node_id == expected
+                await asyncio.Event().wait()
+    for code, after in ((KafkaError.COORDINATOR_LOAD_IN_PROGRESS, 2), (KafkaError.NETWORK_EXCEPTION, 3)):
+        with pytest.raises(KafkaException):
+            async with coordinators.at("a") as node_id:
+                assert node_id == 2
+                raise exception_of(code)
+        assert await coordinators.node("a") == after
 
 
 async def test_coordinators_are_not_kept_without_end() -> None:

@@ -20,7 +20,6 @@ from oncelog.client.groups.commits import Committed, ToCommit
 from oncelog.client.groups.coordinator import CONSUMER, Group
 from oncelog.client.groups.membership_steps import Member
 from oncelog.client.net.brokers import Brokers
-from oncelog.client.net.coordinators import MOVED
 from oncelog.client.net.offsets import offsets_at
 from oncelog.client.net.retry import Patience, ask
 from oncelog.client.net.tasks import Tasks
@@ -35,7 +34,11 @@ PATIENCE_MS = 60_000  # for an answer of the coordinator or the leaders, where t
 
 # A member of KIP-848 has another epoch by now, which its next heartbeat tells it.
 _STALE = frozenset({KafkaError.STALE_MEMBER_EPOCH})
-_COMMIT_AGAIN = MOVED | _STALE
+_COMMIT_AGAIN = _STALE | {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
 # Or it is none any more, and may read what was committed as anybody may.
 _FETCH_AGAIN = _STALE | {KafkaError.UNKNOWN_MEMBER_ID}
 
@@ -248,21 +251,19 @@ class Core:
         """Ask until the coordinator answers without an error that passes by itself."""
 
         async def question() -> T:
-            code, answer = await attempt(await self.brokers.coordinators.node(self.group_id()))
-            if code:
-                passes = is_retriable(code) or code in _FETCH_AGAIN
-                raise KafkaException(KafkaError(code, error_of(code).str(), retriable=passes))
-            return answer
-
-        def failed(error: KafkaError) -> None:
-            self.brokers.coordinators.failed(error, self.group_id())
+            async with self.brokers.coordinators.at(self.group_id()) as node_id:
+                code, answer = await attempt(node_id)
+                if code:
+                    passes = is_retriable(code) or code in _FETCH_AGAIN
+                    raise KafkaException(KafkaError(code, error_of(code).str(), retriable=passes))
+                return answer
 
         def gave_up(trouble: KafkaError | None) -> KafkaException:
             reason = "" if trouble is None else f"; the last attempt: {trouble.str()}"
             words = f"the group's coordinator gave no answer in {patience_ms} ms{reason}"
             return KafkaException(KafkaError(KafkaError._TIMED_OUT, words))
 
-        return await ask(question, self._patience(patience_ms), failed=failed, gave_up=gave_up)
+        return await ask(question, self._patience(patience_ms), gave_up=gave_up)
 
     def _patience(self, total_ms: int) -> Patience:
         return Patience(total_ms / 1000, self.settings.retry_backoff_ms / 1000)

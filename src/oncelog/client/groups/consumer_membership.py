@@ -45,8 +45,9 @@ from oncelog.client.groups.membership_steps import (
     Revoke,
     Wanted,
 )
-from oncelog.client.groups.participant import COORDINATOR_MOVED, Participant
+from oncelog.client.groups.participant import Participant
 from oncelog.client.groups.protocol import Partition
+from oncelog.client.net.coordinators import has_moved
 
 JOINS: Final = 0
 NOTHING: Final = Wanted()
@@ -243,7 +244,7 @@ class ConsumerMembership(Participant):
             self._gives_up_name = True
         else:
             self._pause(now_ms)
-            if code in COORDINATOR_MOVED or code < 0:
+            if has_moved(code):
                 self._node_id = None
             if not is_retriable(code):
                 self._report_once(error)

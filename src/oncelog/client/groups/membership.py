@@ -37,7 +37,7 @@ from oncelog.client.groups.membership_steps import (
     Revoke,
     Sync,
 )
-from oncelog.client.groups.participant import COORDINATOR_MOVED, Participant
+from oncelog.client.groups.participant import Participant
 from oncelog.client.groups.protocol import (
     NO_GENERATION,
     MalformedMessage,
@@ -48,6 +48,7 @@ from oncelog.client.groups.protocol import (
     encode_assignment,
     encode_subscription,
 )
+from oncelog.client.net.coordinators import MOVED, has_moved
 
 ID_GIVEN: Final = "a member id was given"
 
@@ -179,7 +180,7 @@ class Membership(Participant):
             return  # while it joins, the answer to that says how things stand
         if error_code == KafkaError.REBALANCE_IN_PROGRESS:
             self._want_join("the group rebalances")
-        elif error_code in COORDINATOR_MOVED:
+        elif error_code in MOVED:
             self._node_id = None
         elif error_code in THROWN_OUT or not is_retriable(error_code):
             self._refused(error_code, now_ms)
@@ -223,7 +224,7 @@ class Membership(Participant):
         if code == KafkaError.REBALANCE_IN_PROGRESS and not isinstance(asked, Join):
             return
         self._pause(now_ms)
-        if code in COORDINATOR_MOVED or code < 0:
+        if has_moved(code):
             self._node_id = None
         if not is_retriable(code):
             self._report(error or error_of(code))

@@ -5,7 +5,6 @@ grow, and the time since the last poll. `membership.py` is the classic protocol,
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import count
-from typing import Final
 
 from oncelog.client.errors import KafkaError
 from oncelog.client.groups.membership_steps import (
@@ -16,10 +15,6 @@ from oncelog.client.groups.membership_steps import (
     MemberLimits,
     Report,
     Revoke,
-)
-
-COORDINATOR_MOVED: Final = frozenset(
-    {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NETWORK_EXCEPTION}
 )
 
 

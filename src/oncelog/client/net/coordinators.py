@@ -1,19 +1,22 @@
 """Which nodes coordinate groups and transactional ids, kept until one says that it does not, or does not answer."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
-from oncelog.client.errors import KafkaError
+from oncelog.client.errors import KafkaError, KafkaException
 
 GROUP: Final = 0
 MOST_KEPT: Final = 1_000
+# One that still loads what it needs to know is the right one, and asked again.
 MOVED: Final = frozenset(
-    {
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-    }
+    {KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR, KafkaError.NETWORK_EXCEPTION}
 )
+
+
+def has_moved(code: int) -> bool:
+    """Whether another node is to be looked for after this error."""
+    return code in MOVED or code < 0  # below 0: it was not reached, or did not answer
 
 
 class Coordinators:
@@ -30,7 +33,17 @@ class Coordinators:
             self._known[key, kind] = known
         return known
 
-    def failed(self, error: KafkaError, key: str, kind: int = GROUP) -> None:
-        """What came of asking that node. The next who asks looks for another one, where that may be why."""
-        if error.code() in MOVED or error.code() < 0:  # below 0: it was not reached, or did not answer
+    @asynccontextmanager
+    async def at(self, key: str, kind: int = GROUP) -> AsyncIterator[int]:
+        """The node, for as long as it is asked: what it answers with an error is raised inside of this. The next who
+        asks looks for another one, where that may be why."""
+        node_id = await self.node(key, kind)
+        try:
+            yield node_id
+        except KafkaException as failure:
+            if has_moved(failure.error.code()):
+                self._known.pop((key, kind), None)
+            raise
+        except BaseException:  # whoever asked has given up by a clock of his own: it may never answer
             self._known.pop((key, kind), None)
+            raise

@@ -4,7 +4,7 @@ By the first version of transactions, which every broker since 2.5 speaks: who w
 end leaves the epoch as it is. So an end whose answer was lost is asked for again, and comes out the same.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -65,16 +65,9 @@ class Transaction:
             )
 
         async def once() -> None:
-            answer = await self._coordinator.asked("add_partitions_to_txn", build, ADD_VERSIONS)
-            codes = {
-                int(each.partition_error_code)
-                for topic in answer.results_by_topic_v3_and_below
-                for each in topic.results_by_partition
-            }
-            refusals = codes - {0, KafkaError.OPERATION_NOT_ATTEMPTED}  # those were not, because of another one
-            _raise(min(refusals or codes - {0}, default=0))
+            await self._coordinator.asked("add_partitions_to_txn", build, ADD_VERSIONS, code_of=_code_of_partitions)
 
-        await ask(once, self._patience, failed=self._coordinator.failed, clock=self._clock)
+        await ask(once, self._patience, clock=self._clock)
         self._partitions.update(new)
 
     async def end(self, *, commits: bool) -> None:
@@ -87,10 +80,9 @@ class Transaction:
             )
 
         async def once() -> None:
-            answer = await self._coordinator.asked("end_txn", build, END_VERSIONS)
-            _raise(int(answer.error_code))
+            await self._coordinator.asked("end_txn", build, END_VERSIONS)
 
-        await ask(once, self._patience, failed=self._coordinator.failed, clock=self._clock)
+        await ask(once, self._patience, clock=self._clock)
 
 
 async def begin_transaction(
@@ -112,11 +104,24 @@ async def begin_transaction(
 
     async def once() -> Identity:
         answer = await coordinator.asked("init_producer_id", build, BEGIN_VERSIONS)
-        _raise(int(answer.error_code))
         return Identity(int(answer.producer_id), int(answer.producer_epoch))
 
-    identity = await ask(once, _patience(patience_s), failed=coordinator.failed, clock=clock)
+    identity = await ask(once, _patience(patience_s), clock=clock)
     return TransactionName(transactional_id, identity)
+
+
+def _code_of(answer: Any) -> int:
+    return int(answer.error_code)
+
+
+def _code_of_partitions(answer: Any) -> int:
+    codes = {
+        int(each.partition_error_code)
+        for topic in answer.results_by_topic_v3_and_below
+        for each in topic.results_by_partition
+    }
+    refusals = codes - {0, KafkaError.OPERATION_NOT_ATTEMPTED}  # those were not, because of another one
+    return min(refusals or codes - {0}, default=0)
 
 
 class _Coordinator(NamedTuple):
@@ -125,18 +130,16 @@ class _Coordinator(NamedTuple):
     brokers: "Brokers"
     transactional_id: str
 
-    async def asked(self, what: str, build: Any, versions: tuple[int, int]) -> Any:
-        node_id = await self.brokers.coordinators.node(self.transactional_id, TRANSACTION)
-        return await self.brokers.request(node_id, what, build, versions=versions)
-
-    def failed(self, error: KafkaError) -> None:
-        self.brokers.coordinators.failed(error, self.transactional_id, TRANSACTION)
+    async def asked(
+        self, what: str, build: Any, versions: tuple[int, int], *, code_of: Callable[[Any], int] = _code_of
+    ) -> Any:
+        async with self.brokers.coordinators.at(self.transactional_id, TRANSACTION) as node_id:
+            answer = await self.brokers.request(node_id, what, build, versions=versions)
+            code = code_of(answer)
+            if code:
+                raise exception_of(code)
+            return answer
 
 
 def _patience(total_s: float) -> Patience:
     return Patience(total_s, PAUSE_S, MOST_PAUSE_S)
-
-
-def _raise(code: int) -> None:
-    if code:
-        raise exception_of(code)

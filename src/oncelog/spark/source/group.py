@@ -53,12 +53,12 @@ class Commits:
 
 
 async def commit(client: Warm, group_id: str, at: Mapping[Partition, int]) -> None:
-    coordinator = await client.brokers.coordinator(group_id)
     offsets = {partition: ToCommit(offset) for partition, offset in at.items()}
-    codes = await commit_offsets(client.brokers, coordinator, group_id, offsets, Member())
-    failed = {code for code in codes.values() if code}
-    if failed:
-        raise KafkaException(error_of(failed.pop()))
+    async with client.brokers.coordinators.at(group_id) as coordinator:
+        codes = await commit_offsets(client.brokers, coordinator, group_id, offsets, Member())
+        failed = {code for code in codes.values() if code}
+        if failed:
+            raise KafkaException(error_of(failed.pop()))
 
 
 async def commit_at_last(client: Warm, group_id: str, at: Mapping[Partition, int]) -> None:
