@@ -13,6 +13,7 @@ from oncelog.client.net.connection import Connection, Endpoint
 from oncelog.client.net.opening import Opener
 from oncelog.wire.requests import RequestSchema
 from tests.client.net.fake_broker import CLOSE, SILENT, Asked, FakeBroker, frame_of
+from tests.logged import messages
 
 
 @pytest.fixture
@@ -214,4 +215,4 @@ async def test_what_is_sent_on_a_connection_that_broke_just_now_is_lost_without_
         connection.send((b"\0" * 20,), correlation_id, lambda frame, error: lost.append(error))
     await connection.gone
     assert [error.code() for error in lost if error is not None] == [KafkaError._TRANSPORT] * 20
-    assert caplog.messages == []
+    assert messages(caplog, "oncelog.client", "asyncio") == []

@@ -14,6 +14,7 @@ from oncelog.client.net.pool import Pool
 from oncelog.client.net.reach import Reach
 from oncelog.client.properties import producer_settings
 from tests.client.net.fake_broker import FakeBroker
+from tests.logged import logged
 from tests.waiting import until
 
 SETTINGS = producer_settings({"bootstrap.servers": "h:1", "reconnect.backoff.max.ms": 4000})
@@ -28,7 +29,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]
     with caplog.at_level(logging.WARNING, "oncelog.client"):
 
         def taken() -> list[str]:
-            found = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+            found = [each.getMessage() for each in logged(caplog, "oncelog.client") if each.levelno == logging.WARNING]
             caplog.clear()
             return found
 

@@ -8,6 +8,7 @@ from oncelog.client.errors import KafkaError
 from oncelog.client.producer.delivery import Records, Report
 from oncelog.client.producer.notices import MOST_KNOWN, Repeats, Unheard
 from oncelog.client.producer.producer import Producer
+from tests.logged import messages
 
 DOWN = KafkaError(KafkaError._TRANSPORT, "there: connect failed")
 
@@ -64,7 +65,7 @@ def test_records_without_a_callback_are_counted_in_one_line_a_second(caplog: pyt
     clock.now_s += 1
     unheard.say_due()
     assert unheard.due_s() is None
-    first, second = (each.getMessage() for each in caplog.records)
+    first, second = messages(caplog, "oncelog.client")
     assert first.startswith("5 records") and "orders [3]: Local: Message timed out" in first
     assert second.startswith("45 records")
 
@@ -73,9 +74,9 @@ def test_whoever_has_a_callback_or_purges_reads_nothing_in_the_log(caplog: pytes
     unheard = Unheard(Clock())
     unheard.failed(failed(2, [print, print]))
     unheard.failed(failed(2, code=KafkaError._PURGE_QUEUE))
-    assert not caplog.records
+    assert not messages(caplog, "oncelog.client")
     unheard.failed(failed(2, [print, None]))
-    assert caplog.records[0].getMessage().startswith("1 record was")
+    assert messages(caplog, "oncelog.client")[0].startswith("1 record was")
 
 
 def test_a_producer_without_callbacks_says_what_it_lost(unused_tcp_port: int, caplog: pytest.LogCaptureFixture) -> None:
@@ -84,13 +85,11 @@ def test_a_producer_without_callbacks_says_what_it_lost(unused_tcp_port: int, ca
         for _ in range(7):
             producer.produce("orders", b"x")
         assert producer.flush(30) == 0
-    assert (
-        sum(int(each.getMessage().split()[0]) for each in caplog.records if "not delivered" in each.getMessage()) == 7
-    )
+    assert sum(int(each.split()[0]) for each in messages(caplog, "oncelog.client") if "not delivered" in each) == 7
 
 
 def test_what_closing_gives_up_is_said_too(unused_tcp_port: int, caplog: pytest.LogCaptureFixture) -> None:
     producer = Producer({"bootstrap.servers": f"127.0.0.1:{unused_tcp_port}"})
     producer.produce("orders", b"x")
     assert producer.close(0) == 1
-    assert caplog.records[0].getMessage()[:26] == "1 record was not delivered"
+    assert messages(caplog, "oncelog.client")[0][:26] == "1 record was not delivered"

@@ -12,6 +12,7 @@ from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.properties import admin_settings, consumer_settings, producer_settings
 from oncelog.client.properties.refused import REFUSED
 from oncelog.client.properties.table import HONOURED
+from tests.logged import messages
 
 BASE = {"bootstrap.servers": "127.0.0.1:9092"}
 
@@ -153,7 +154,9 @@ def test_secrets_are_not_shown() -> None:
 def test_a_property_of_the_other_kind_is_checked_and_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "oncelog.client"):
         consumer_settings({**BASE, "linger.ms": 5})
-    assert caplog.messages == ["linger.ms is a property of a producer and changes nothing in a consumer"]
+    assert messages(caplog, "oncelog.client") == [
+        "linger.ms is a property of a producer and changes nothing in a consumer"
+    ]
 
 
 def test_our_own_assignor_is_known_though_librdkafka_has_none_of_that_name() -> None:
