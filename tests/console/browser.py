@@ -38,6 +38,7 @@ ANSWER_SECONDS = 30.0
 READ_BYTES = 1 << 16
 DESKTOP = (1280, 800)
 PHONE = (375, 812)
+NOWHERE = "about:blank"
 KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "/": 191}
 TYPED = {"Enter": "\r", " ": " ", "/": "/"}
 
@@ -62,6 +63,7 @@ class Browser:
         self._received = bytearray()
         self._number = 0
         self._session: str | None = None
+        self._at: list[str] = []  # where its page has got to, since it was to be left
         self.errors: list[str] = []  # of the console, and exceptions nobody caught
 
     # --- its life
@@ -157,6 +159,8 @@ class Browser:
             case "Log.entryAdded" if parameters["entry"]["level"] == "error":
                 entry = parameters["entry"]
                 self.errors.append(f"{entry['text']} {entry.get('url', '')}")
+            case "Page.frameNavigated" if "parentId" not in parameters["frame"]:
+                self._at.append(parameters["frame"]["url"])
             case "Page.javascriptDialogOpening":
                 self.errors.append(f"a dialog: {parameters['message']}")
             case _:
@@ -166,6 +170,16 @@ class Browser:
 
     def open(self, url: str) -> None:
         self.call("Page.navigate", url=url)
+
+    def leave(self) -> None:
+        """Whatever the page had under way is over, and said. Waited for is the word that the next one is there: to open
+        it may be answered before, and until then the one before goes on asking."""
+        self._at.clear()
+        self.open(NOWHERE)
+        give_up = time.monotonic() + ANSWER_SECONDS
+        while NOWHERE not in self._at:
+            self._next(give_up, "the page to be left")
+        self.errors.clear()
 
     def resize(self, size: tuple[int, int], scale: float = 1) -> None:
         width, height = size

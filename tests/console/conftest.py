@@ -34,7 +34,7 @@ def one_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def browser(one_browser: Browser) -> Browser:
-    one_browser.errors.clear()
+    one_browser.leave()
     return one_browser
 
 

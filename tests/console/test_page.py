@@ -66,7 +66,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture
 def browser(one_browser: Browser, served: Served) -> Iterator[Browser]:
     """Nothing may be left in its console."""
-    one_browser.errors.clear()
+    one_browser.leave()
     one_browser.resize(DESKTOP)
     one_browser.prefer("light")
     yield one_browser
