@@ -5,6 +5,7 @@ where the record is no text.
 """
 
 import json
+import re
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,19 @@ def test_a_refusal_is_one_line_that_says_what_to_do(
     said = oncelog.run("consume", *(each.replace("{topic}", filled) for each in options))
     assert words.replace("{topic}", filled) in said.refusal
     assert (said.code, said.out) == (code, b"")
+
+
+@pytest.mark.parametrize("options", [["-e"], ["-q", "-G", "of-damage"]], ids=["to the end", "quiet, a group, for ever"])
+def test_damage_ends_it_behind_what_is_whole(oncelog: Oncelog, server: Server, topic: str, options: list[str]) -> None:
+    with RawConnection(server.bootstrap_servers) as raw:
+        for at in range(3):
+            assert raw.produce(topic, 0, batch([b"batch %d" % at])).error_code == 0
+    (segment,) = Path(server.data_dir).glob(f"{topic}-0/*.log")
+    segment.write_bytes(segment.read_bytes().replace(b"batch 1", b"batch 7"))
+    said = oncelog.run("consume", topic, *options, "-X", "fetch.message.max.bytes=1")
+    assert (said.code, said.lines) == (1, ["batch 0"])
+    assert [line for line in said.err.splitlines() if not line.startswith("%")] == [said.err.splitlines()[-1]]
+    assert re.match(rf"Error: {topic} \[0\]: .*offset 1.* damaged.* restore the topic", said.err.splitlines()[-1])
 
 
 # --- the properties that it is given

@@ -82,11 +82,12 @@ def test_what_is_skipped_is_given_back_and_never_handed_out() -> None:
 
 def test_what_lies_before_damage_comes_first_and_the_damaged_batch_is_asked_for_again() -> None:
     how = Fetched()
-    reading = input_of(how, chunk_of(0, 1), chunk_of(2, 3, is_damaged_at=3))
+    reading = input_of(how, chunk_of(0, 1), chunk_of(2, 3, is_damaged_at=3), chunk_of(4, 5))
+    reading.end_offset = 6
     piece = reading.take(10)
     assert piece is not None and list(piece.offsets) == [0, 1, 2]
     assert how.again_at == [3] and reading.position == 3
-    assert reading.take(10) is None
+    assert reading.take(10) is None and not reading.is_at_end
 
 
 def test_the_first_records_do_not_wait_for_the_compiled_loops_which_are_loaded_behind_them(

@@ -195,6 +195,28 @@ def test_what_was_fetched_before_a_seek_is_stale() -> None:
     assert machine.queued_bytes == 0
 
 
+def test_what_was_fetched_with_damage_is_stale_at_once_and_so_is_what_comes_before_it_is_fetched_again() -> None:
+    machine = machine_at(7, reports_end=True)
+    machine.fetched(only(machine.actions(0)).request_id, [answer(records=data_batch(7))], 0)
+    under_way = only(machine.actions(0))
+    (damaged,) = machine.events()
+    assert isinstance(damaged, Chunk) and damaged.is_current
+    damaged.cut()
+    assert not damaged.is_current
+    machine.fetched(under_way.request_id, [answer(records=data_batch(8), high_watermark=9, last_stable_offset=9)], 0)
+    behind = machine.events()
+    assert [type(each) for each in behind] == [Chunk, EndReached] and not any(each.is_current for each in behind)
+    machine.fetch_again(damaged, 7, -1, 0)
+    machine.fetch_again(damaged, 8, -1, 0)  # of what is stale already, nothing follows
+    now_ms = machine.limits.error_backoff_ms
+    machine.actions(now_ms)
+    machine.leaders({A: Leader(1, 5)}, {}, now_ms)
+    again = only(machine.actions(now_ms))
+    assert again.asked[0].offset == 7
+    machine.fetched(again.request_id, [answer(records=data_batch(7))], now_ms)
+    assert [each.is_current for each in machine.events()] == [True]
+
+
 def test_errors_that_stay_are_told_once_and_asked_again_after_a_pause() -> None:
     machine = machine_at(7, error_backoff_ms=500)
     now_ms = 0

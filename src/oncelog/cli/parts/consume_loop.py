@@ -184,10 +184,21 @@ class ConsumeLoop:
             self._say(f"% Reached end of topic {place.topic} [{place.partition}] at offset {at.offset()}")
             if self._limits.ends_at_end or at.offset() >= self._limits.stops.get(place, at.offset() + 1):
                 self._done.add(place)
+        elif error in (KafkaError._BAD_MSG, KafkaError.INVALID_MSG) and at.offset() >= 0:
+            if place not in self._done:
+                raise failure(self._damage(error))
         elif error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._say(f"% {words_of(error)}")
         else:
             raise failure(words_of(error, self._takes))
+
+    def _damage(self, error: KafkaError) -> str:
+        """Who wants all that is there must not take what was written for it."""
+        words = error.str()
+        if error.code() == KafkaError.INVALID_MSG:
+            words += ": it is damaged, as its broker says"
+        on = "`oncelog groups reset` takes the group" if self._is_shared else "-o goes on"
+        return f"{words}. Nothing behind it was written: restore the topic from a backup, or {on} behind it"
 
     def _say(self, words: str) -> None:
         """A line about what goes on; what repeats itself is said once."""

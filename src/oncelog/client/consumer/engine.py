@@ -135,6 +135,11 @@ class Engine:
         if self.fetcher.is_held_back:
             self._wake(self.pump)
 
+    def damaged(self, chunk: Chunk, position: Position) -> None:
+        """It cannot be read from there on. What is queued behind it is stale at once; the loop fetches it again."""
+        chunk.cut()
+        self._wake(lambda: self._fetch_again(chunk, position))
+
     # --- what the loop is told
 
     def tell(self, error: KafkaError) -> None:
@@ -142,7 +147,7 @@ class Engine:
         self._events.append(Told(error))
         self._notify()
 
-    def damaged(self, chunk: Chunk, position: Position) -> None:
+    def _fetch_again(self, chunk: Chunk, position: Position) -> None:
         self.fetcher.fetch_again(chunk, position.offset, position.leader_epoch, self._now_ms())
         self.pump()
 

@@ -190,6 +190,7 @@ class Input:
         """It may be whole another time, or elsewhere."""
         chunk, self._tries = self._chunk, self._tries + 1
         self.drop()
+        self.end_offset = -1  # it was seen behind what is let go, and comes again
         if self._tries >= MOST_TRIES or chunk is None:
             topic, index = self.partition
             words = f"{topic}-{index}: the batch at offset {damaged.offset} cannot be read: {damaged}"

@@ -13,7 +13,6 @@ from oncelog.client.consumer.core import PATIENCE_MS, Core
 from oncelog.client.consumer.delivery import Delivery
 from oncelog.client.consumer.subscription import Callbacks, Subscription
 from oncelog.client.errors import KafkaError, KafkaException, error_of, invalid_argument
-from oncelog.client.fetching.events import Chunk
 from oncelog.client.fetching.values import EARLIEST, LATEST, Partition
 from oncelog.client.groups.commits import ToCommit
 from oncelog.client.groups.commits import topic_partitions as committed_offsets
@@ -45,14 +44,10 @@ class Operations:
         self.core = Core(settings, self._read, notify, wake)
         consuming.count(self.core)
         engine = self.core.engine
-
-        def damaged(chunk: Chunk, position: Position) -> None:
-            wake(lambda: engine.damaged(chunk, position))
-
         self.is_waiting = False  # whether the application waits for records now
         self.has_left = False
         self._subscription: Subscription | None = None
-        self.delivery = Delivery(engine.next_event, engine.taken, damaged, check_crcs=settings.check_crcs)
+        self.delivery = Delivery(engine.next_event, engine.taken, engine.damaged, check_crcs=settings.check_crcs)
 
     def _read(self, *, is_explicit: bool) -> Mapping[Partition, Position]:
         return self.delivery.handed() if is_explicit else self.delivery.done()

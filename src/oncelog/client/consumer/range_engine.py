@@ -105,7 +105,7 @@ class RangeEngine:
 
     def fetch_again(self, chunk: Chunk, offset: int) -> None:
         assert self._made is not None
-        self._client.thread.call_soon(self._made.damaged, chunk, Position(offset))
+        self._made.damaged(chunk, Position(offset))
 
     def seek(self, offset: int, *, is_later: bool = False) -> None:
         async def seek() -> None:

@@ -16,7 +16,7 @@ class _OfCursor:
 
     @property
     def is_current(self) -> bool:
-        return self.cursor.version == self.version
+        return self.cursor.version == self.version != self.cursor.damaged_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,11 @@ class Chunk(_OfCursor):
     @property
     def partition(self) -> Partition:
         return self.cursor.partition
+
+    def cut(self) -> None:
+        """It cannot be read to its end: nothing that was fetched with it is current any more, whatever comes yet. For
+        the thread that reads, which does not wait for the one that fetches."""
+        self.cursor.damaged_version = self.version
 
 
 @dataclass(frozen=True, slots=True)

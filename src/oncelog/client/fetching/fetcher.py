@@ -81,10 +81,11 @@ class Fetcher:
 
     def fetch_again(self, chunk: Chunk, offset: int, epoch: int, now_ms: int) -> None:
         """What it brought cannot be read from this offset on. It may be whole another time, or elsewhere."""
-        if chunk.is_current and self._cursors.get(chunk.partition) is chunk.cursor:
-            chunk.cursor.start_at(offset, epoch)
-            chunk.cursor.forget_leader()
-            chunk.cursor.due_ms = now_ms + self.limits.error_backoff_ms
+        cursor = chunk.cursor
+        if chunk.version == cursor.version and self._cursors.get(chunk.partition) is cursor:
+            cursor.start_at(offset, epoch)
+            cursor.forget_leader()
+            cursor.due_ms = now_ms + self.limits.error_backoff_ms
 
     def pause(self, partition: Partition) -> None:
         """Nothing more is asked for. What has been fetched is not forgotten: `rewind` does that."""
