@@ -136,12 +136,24 @@ def test_what_is_no_folder_is_not_checked(tmp_path: Path) -> None:
         assert check(given)[0] == NOT_CHECKED
 
 
-def test_a_copy_without_the_lock_and_an_empty_folder_are_checked(folder: Path, tmp_path: Path) -> None:
+def test_a_copy_without_the_lock_is_checked(folder: Path) -> None:
     (folder / ".lock").unlink()
     assert check(folder)[0] == WHOLE
     assert not (folder / ".lock").exists()
-    (tmp_path / "empty").mkdir()
-    assert check(tmp_path / "empty")[0] == WHOLE
+
+
+def test_a_folder_in_which_no_server_was_is_not_checked(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    assert check(tmp_path) == (NOT_CHECKED, [f"Error: {tmp_path} is no data folder: it has no server.meta"])
+    (tmp_path / "tree").mkdir()
+    code, said = check(tmp_path)
+    assert code == NOT_CHECKED and "no broker has a folder in it" in said[-1]
+
+
+def test_partitions_without_the_servers_own_file_are_damage(folder: Path) -> None:
+    (folder / "server.meta").unlink()
+    code, said = check(folder, "--quiet")
+    assert code == DAMAGED and said[0].startswith("server.meta: DAMAGED: ")
 
 
 def backup(*arguments: Path | str) -> tuple[int, list[str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.cluster.backup import PIDS_LEFT_OUT, Unfinished, back_up, leave_out_pids
-from oncelog.cluster.file import DamagedFolder
+from oncelog.cluster.file import DamagedFolder, UnfitFolder
 from oncelog.cluster.folder_checking import check_folder
 from oncelog.embedded import Server
 from oncelog.log.disk import RealDisk, RealFile
@@ -164,11 +164,31 @@ def test_a_copy_goes_into_an_empty_place_and_comes_from_a_data_folder(tmp_path: 
     with pytest.raises(Unfinished, match="is not empty"):
         copy(tmp_path / "data", tmp_path / "full")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(Unfinished, match="is no data folder"):
+    with pytest.raises(UnfitFolder, match="is no data folder"):
         copy(tmp_path / "empty", tmp_path / "copy")
     (tmp_path / "data" / "server.meta").write_text("{")
     with pytest.raises(DamagedFolder):
         copy(tmp_path / "data", tmp_path / "copy")
+
+
+@pytest.mark.parametrize("hit", [0, -1], ids=["first batch", "last batch"])
+def test_a_byte_that_turns_in_a_copy_is_damage_and_a_start_cuts_nothing(tmp_path: Path, hit: int) -> None:
+    with Server(data_dir=str(tmp_path / "data")) as server, RawConnection(server.bootstrap_servers) as raw:
+        raw.create_topic("five", 1)
+        for number in range(5):
+            assert raw.produce("five", 0, batch([b"%d" % number])).error_code == 0
+        copy(tmp_path / "data", tmp_path / "copy")
+    log = tmp_path / "copy" / "five-0" / f"{0:020d}.log"
+    found = bytearray(log.read_bytes())
+    found[70 if hit == 0 else -1] ^= 1
+    log.write_bytes(found)
+    (checked,) = [each for each in check_folder(RealDisk(), str(tmp_path / "copy")) if each.name == "five-0"]
+    assert len(checked.damage) == 1
+    with Server(data_dir=str(tmp_path / "copy")) as server:
+        partition = server.broker.topics.partition("five", 0)
+        assert partition is not None and partition.log.offline is not None
+        assert "offset 5 were on the disk" in partition.log.offline
+    assert log.read_bytes() == found
 
 
 def test_pids_that_may_be_granted_after_the_copy_are_left_out() -> None:

@@ -39,7 +39,7 @@ def command(data: Path, quiet: bool, cut: str | None) -> None:
 
     Exit codes: 0 everything is whole, 1 something is damaged, 2 nothing could be checked.
     """
-    from oncelog.cluster.file import TREE_FOLDER, UnfitFolder
+    from oncelog.cluster.file import TREE_FOLDER, UnfitFolder, refuse_unused
     from oncelog.cluster.folder_checking import check_folder
     from oncelog.cluster.folder_lock import FolderInUse, no_server_in
     from oncelog.cluster.replica_comparing import check_cluster
@@ -51,8 +51,11 @@ def command(data: Path, quiet: bool, cut: str | None) -> None:
             if cut is not None:
                 _cut(data, cut)
                 return
-            check = check_cluster if (data / TREE_FOLDER).is_dir() else check_folder
-            for checked in check(RealDisk(), str(data)):
+            disk, is_cluster = RealDisk(), (data / TREE_FOLDER).is_dir()
+            if not is_cluster:
+                refuse_unused(disk, str(data))
+            check = check_cluster if is_cluster else check_folder
+            for checked in check(disk, str(data)):
                 _tell(checked, quiet)
                 places += 1
                 size_bytes += checked.size_bytes
@@ -61,6 +64,9 @@ def command(data: Path, quiet: bool, cut: str | None) -> None:
     except (FolderInUse, UnfitFolder, OSError) as refusal:
         click.echo(f"Error: {refusal}", err=True)
         raise SystemExit(NOT_CHECKED) from refusal
+    if not places:
+        click.echo(f"Error: {data} is no cluster's folder: no broker has a folder in it", err=True)
+        raise SystemExit(NOT_CHECKED)
     sum_ = f"{records:,} records in {size_bytes:,} bytes of {data}"
     if damaged:
         click.echo(f"{sum_}: {damaged} of {places} places DAMAGED")

@@ -99,10 +99,12 @@ def command(
         ("oncelog.metrics.listener", metrics),
     ]
     told = [f"{name}={value}" for name, value in _first_line().items()] if settings_from_input else []
+    given = (*given, *told, *(f"{name}={value}" for name, value in short if value))
     try:
-        settings = read_settings(
-            [*given, *told, *(f"{name}={value}" for name, value in short if value)], environ=os.environ, file=config
-        )
+        settings = read_settings(given, environ=os.environ, file=config)
+    except SettingsError as refusal:
+        raise _Misused(_one_below_the_other(str(refusal))) from refusal
+    try:
         until = _read_to_the_end if until_input_ends else None
         if workers > 1:
             _serve_by_workers(settings, workers, until)
@@ -116,6 +118,10 @@ def command(
         raise click.ClickException(_one_below_the_other(str(refusal))) from refusal
     except OSError as refusal:
         raise click.ClickException(_in_words(refusal)) from refusal
+
+
+class _Misused(click.ClickException):
+    exit_code = click.UsageError.exit_code
 
 
 def _serve_by_workers(settings: "Settings", count: int, until: "Callable[[], object] | None") -> None:

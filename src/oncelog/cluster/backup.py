@@ -9,15 +9,17 @@ What is copied first knows less than what is copied later, so the order is what 
 4. the server's own file. The server goes on granting pids, so the copy leaves out a good many of them
 
 So a start of the copy finds every record that was acknowledged before it began, and a beginning of those that came
-while it was made. Files that compaction or retention change meanwhile make a partition be copied anew.
+while it was made. Files that compaction or retention change meanwhile make a partition be copied anew. All of the copy
+is on the disk, which each partition's note `flushed` says: what is not whole in it later is damage.
 """
 
 from collections.abc import Iterator
 from threading import Event
 from typing import NamedTuple
 
-from oncelog.cluster.file import META_FILE, read_state, write_state
+from oncelog.cluster.file import META_FILE, read_state, refuse_unused, write_state
 from oncelog.cluster.folder_checking import check_metadata
+from oncelog.log.copied import note_copied
 from oncelog.log.disk import Disk, read_whole, write_all
 from oncelog.log.names import CLEANED, CLEANER_FILE, INDEX, LOG, SWAP, TEMPORARY, log_path, offsets_of
 from oncelog.producers.leases import END_OF_LEASED_PIDS, FIRST_LEASED_PID
@@ -25,6 +27,7 @@ from oncelog.server.folders import Folders
 from oncelog.server.metadata_log import Definition
 from oncelog.server.names import METADATA_TOPIC
 from oncelog.server.ports import PidKind
+from oncelog.server.process import boot_id
 
 CHUNK_BYTES = 4 * 2**20
 TRIES = 20
@@ -49,14 +52,14 @@ def back_up(disk: Disk, folder: str, to: str) -> Iterator[Copied]:
     """Each place as it is done; the copy can be served once all of them are."""
     if disk.exists(to) and disk.listdir(to):
         raise Unfinished(f"{to} is not empty: name a folder that is not there yet")
-    read_state(disk, folder)  # refuses what is no data folder of this version
-    if not disk.exists(f"{folder}/{META_FILE}"):
-        raise Unfinished(f"{folder} is no data folder: it has no {META_FILE}")
+    state = read_state(disk, folder)  # refuses what is no data folder of this version
+    refuse_unused(disk, folder)
+    stayed_up = bool(state["boot_id"]) and state["boot_id"] == boot_id()
     disk.mkdir(to)
     source, target = Folders(disk, folder), Folders(disk, to)
     copied: dict[tuple[str, int], Definition] = {}
     for _ in range(TRIES):
-        yield _copy_partition(disk, source, target, METADATA_TOPIC, 0)
+        yield _copy_partition(disk, source, target, METADATA_TOPIC, 0, stayed_up)
         definitions = check_metadata(disk, target, stayed_up=False)[1]
         wanted = [
             (definition, index)
@@ -70,7 +73,7 @@ def back_up(disk: Disk, folder: str, to: str) -> Iterator[Copied]:
         try:
             for definition, index in wanted:
                 if (definition.name, index) not in copied:
-                    yield _copy_partition(disk, source, target, definition.name, index)
+                    yield _copy_partition(disk, source, target, definition.name, index, stayed_up)
                     copied[definition.name, index] = definition
         except FileNotFoundError:
             continue  # its topic was deleted, which the log of topics says by now
@@ -78,6 +81,7 @@ def back_up(disk: Disk, folder: str, to: str) -> Iterator[Copied]:
         leave_out_pids(state["next_pids"])
         write_state(disk, to, state | {"boot_id": ""})
         disk.sync_folder(to)
+        disk.sync_folder(f"{to}/..")
         yield Copied(META_FILE, disk.size(f"{to}/{META_FILE}"))
         return
     raise Unfinished(f"topics of {folder} are deleted faster than they can be copied")
@@ -95,7 +99,7 @@ def _what_knows_first(definition: Definition) -> tuple[bool, str]:
     return not is_about_others, definition.name
 
 
-def _copy_partition(disk: Disk, source: Folders, target: Folders, topic: str, index: int) -> Copied:
+def _copy_partition(disk: Disk, source: Folders, target: Folders, topic: str, index: int, stayed_up: bool) -> Copied:
     old, new = source.path(topic, index), target.path(topic, index)
     for _ in range(TRIES):
         names = disk.listdir(old)  # FileNotFoundError where the whole folder is gone
@@ -108,6 +112,7 @@ def _copy_partition(disk: Disk, source: Folders, target: Folders, topic: str, in
             Event().wait(PAUSE_S)
             continue
         disk.sync_folder(new)
+        note_copied(disk, new, stayed_up=stayed_up)
         return Copied(f"{topic}-{index}", size_bytes)
     raise Unfinished(f"{old} changes faster than it can be copied")
 

@@ -302,6 +302,12 @@ def prepare_folder(disk: Disk, folder: str) -> None:
         write_state(disk, folder, state)
 
 
+def refuse_unused(disk: Disk, folder: str) -> None:
+    """One that no server was ever in. Where partitions are without the file, `read_state` tells."""
+    if not disk.exists(f"{folder}/{META_FILE}") and not _partitions(disk, folder):
+        raise UnfitFolder(f"{folder} is no data folder: it has no {META_FILE}")
+
+
 def read_state(disk: Disk, folder: str) -> dict[str, Any]:
     """What the file says, checked and brought up to date. Raises DamagedFolder and UnfitFolder."""
     path = f"{folder}/{META_FILE}"

@@ -18,7 +18,7 @@ class Flush(StrEnum):
     """Who waits for the disk."""
 
     OS = "os"  # nobody: the operating system writes when it likes, as in Kafka
-    INTERVAL = "interval"  # nobody, but the server flushes every few milliseconds
+    INTERVAL = "interval"  # nobody, but the server flushes every oncelog.flush.interval.ms
     EVERY = "every"  # the producer: what is not flushed is not below the high watermark
 
 

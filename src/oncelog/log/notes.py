@@ -7,7 +7,7 @@ sum: `150 2c1b9d4e`. A person who has to write one leaves the sum out; the line 
 
 `flushed` says up to where flushes that answers waited for had brought the log to the disk. It is written over in place
 after each of them, and never says more than is true. It comes to the disk itself where it first passes the recovery
-point or a segment's beginning; after that a power failure may leave an older one.
+point or a segment's beginning; after that a power failure may leave an older one. A backup notes it in its copy, too.
 
 `written` says how far the log was a short while ago, flushed or not, and where the batch ends that was the last. It is
 never brought to the disk, and counts only on a machine that has run on since: it names the boot that it is of.

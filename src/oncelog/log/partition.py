@@ -121,8 +121,10 @@ class PartitionLog:
         parts.checkpointer.register(self)
         self.open_epoch(found.latest_epoch, opened)
         # After a kill the tail may be in memory only. With flush=every nothing below the high watermark may be lost,
-        # and a duplicate of what is there is answered at once.
-        is_unflushed = found.scanned_bytes and self.config.flush is Flush.EVERY
+        # and a duplicate of what is there is answered at once. A note `flushed` beyond the recovery point, as a backup
+        # has one, says that answers wait for flushes: where they do not, the point must pass it.
+        is_noted = found.flushed_offset > found.point_offset
+        is_unflushed = found.scanned_bytes and (self.config.flush is Flush.EVERY or is_noted)
         if found.started_over or found.is_partly_removed or is_unflushed:
             parts.checkpoint(self._appender.now)
         if found.read_only is not None:

@@ -1,0 +1,46 @@
+"""What is known of a log that was copied: all of it is on the disk, so none of it can be a torn write later."""
+
+from oncelog.log import snapshots
+from oncelog.log.disk import Disk
+from oncelog.log.knowledge import known_of
+from oncelog.log.names import LOG, log_path, offsets_of
+from oncelog.log.notes import write_flushed
+from oncelog.log.partition_checking import Unreadable, batches
+from oncelog.records.header import body_crc
+
+
+def note_copied(disk: Disk, folder: str, *, stayed_up: bool) -> None:
+    """In the copy, whose files are on the disk. `stayed_up`: the machine has run on since the original was written."""
+    names = disk.listdir(folder)
+    known = known_of(disk, folder, names, stayed_up)
+    end_offset, is_whole = _whole_end(disk, folder, offsets_of(names, LOG))
+    if not is_whole:
+        if not stayed_up:
+            return  # what a stop of the machine left of the original is for a start of the copy to decide
+        end_offset = max(end_offset, known.durable_offset)
+    if end_offset > max(known.point_offset, known.flushed_offset):
+        write_flushed(disk, folder, end_offset, durable=True)
+
+
+def _whole_end(disk: Disk, folder: str, bases: list[int]) -> tuple[int, bool]:
+    """Where the batches behind the recovery point end, and whether the files do, too."""
+    point = next((each.point for each in snapshots.newest_first(disk, folder)), None)
+    expected = position = 0
+    if point is not None and point.base_offset in bases:
+        expected, position = point.offset, point.position
+        bases = [base for base in bases if base >= point.base_offset]
+    for base in bases:
+        file = disk.open(log_path(folder, base))
+        try:
+            expected = max(expected, base)
+            for found in batches(file, position, file.size()):
+                if isinstance(found, Unreadable):
+                    return expected, False
+                _, header, batch = found
+                if header.base_offset < expected or body_crc(batch, 0, len(batch)) != header.crc:
+                    return expected, False
+                expected = header.last_offset + 1
+        finally:
+            file.close()
+        position = 0
+    return expected, True
