@@ -167,7 +167,7 @@ def test_serve_says_where_it_listens_and_stops_when_told(tmp_path: Path, number:
 def test_serve_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     process = start("--listen", "127.0.0.1:0", "--data", str(tmp_path), "--set", "num.partitons=2")
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == 2
     assert "num.partitions" in errors and "Traceback" not in errors
 
 
