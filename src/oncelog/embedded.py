@@ -224,6 +224,7 @@ def open_broker(settings: Settings) -> Broker:
             "copy. For several: oncelog cluster start"
         )
     disk, clock = RealDisk(), SystemClock()
+    first_steps = _first_steps() if settings.oncelog_secure else None  # refused before the folder is made
     cluster = FileCluster.open(
         disk,
         settings.log_dir,
@@ -232,8 +233,8 @@ def open_broker(settings: Settings) -> Broker:
         lease_lifetime_ms=settings.oncelog_lease_lifetime_ms,
     )
     try:
-        if settings.oncelog_secure:
-            _first_steps().make_certificates(settings, clock)
+        if first_steps is not None:
+            first_steps.make_certificates(settings, clock)
         return Broker(settings, cluster, clock=clock, disk=disk)
     except BaseException:
         cluster.close()

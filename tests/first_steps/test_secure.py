@@ -18,6 +18,7 @@ from oncelog.cli import main
 from oncelog.client import Producer
 from oncelog.client.admin import AdminClient
 from oncelog.cluster.stored_documents import change_in_folder
+from oncelog.embedded import open_broker
 from oncelog.first_steps.certificates import DAY_MS, ends_ms, make_authority, names_in, sign_server
 from oncelog.first_steps.files import RENEW_MS, SecureFolder, names_of, write_private
 from oncelog.first_steps.secured import SecuredService
@@ -245,3 +246,17 @@ def test_it_is_renewed_while_the_server_runs(tmp_path: Path, caplog: pytest.LogC
         server.call(server.service.renew)  # type: ignore[attr-defined]
         assert server.broker.tls["SASL_SSL"].ends_ms > before_ms + 300 * DAY_MS
         assert produce(server.client_config) == [None]
+
+
+def test_without_what_makes_certificates_a_start_is_refused_before_anything_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "oncelog.first_steps.secured")
+    monkeypatch.delattr(oncelog.first_steps, "secured")
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    for name in [name for name in sys.modules if name.startswith(("cryptography.", "oncelog.first_steps."))]:
+        monkeypatch.delitem(sys.modules, name)
+    data = tmp_path / "data"
+    with pytest.raises(SettingsError, match=r"oncelog\[secure\]"):
+        open_broker(read_settings({"log.dir": str(data), "oncelog.secure": "true"}))
+    assert not data.exists()

@@ -99,12 +99,10 @@ def command(
         ("oncelog.metrics.listener", metrics),
     ]
     told = [f"{name}={value}" for name, value in _first_line().items()] if settings_from_input else []
-    given = (*given, *told, *(f"{name}={value}" for name, value in short if value))
     try:
-        settings = read_settings(given, environ=os.environ, file=config)
-    except SettingsError as refusal:
-        raise _Misused(_one_below_the_other(str(refusal))) from refusal
-    try:
+        settings = read_settings(
+            [*given, *told, *(f"{name}={value}" for name, value in short if value)], environ=os.environ, file=config
+        )
         until = _read_to_the_end if until_input_ends else None
         if workers > 1:
             _serve_by_workers(settings, workers, until)
@@ -112,7 +110,9 @@ def command(
         from oncelog.embedded import open_service
 
         serve(lambda: open_service(settings), click.echo, beside=beside, until=until)
-    except (SettingsError, FolderInUse, DamagedFolder, UnfitFolder) as refusal:
+    except SettingsError as refusal:
+        raise _Misused(_one_below_the_other(str(refusal))) from refusal
+    except (FolderInUse, DamagedFolder, UnfitFolder) as refusal:
         raise click.ClickException(_one_below_the_other(str(refusal))) from refusal
     except (ClusterStorageError, LogError, TreeError) as refusal:
         raise click.ClickException(_one_below_the_other(str(refusal))) from refusal
