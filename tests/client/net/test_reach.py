@@ -1,5 +1,6 @@
 """What a user hears of an address that cannot be reached: soon, once, and why; whatever client it was given to."""
 
+import asyncio
 import logging
 import socket
 from collections.abc import Callable, Iterator
@@ -8,12 +9,13 @@ import pytest
 
 from oncelog.client import AdminClient, Consumer, Producer
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.connection import Endpoint
 from oncelog.client.net.opening import Opener
 from oncelog.client.net.pool import Pool
 from oncelog.client.net.reach import Reach
 from oncelog.client.properties import producer_settings
-from tests.client.net.fake_broker import FakeBroker
+from tests.client.net.fake_broker import CLOSE, FakeBroker
 from tests.logged import logged
 from tests.waiting import until
 
@@ -90,6 +92,41 @@ async def test_a_slow_attempt_is_told_while_it_goes_on(
     await pool.close()
     (line,) = lines()
     assert f"{broker.host}:{broker.port}" in line
+
+
+async def test_a_listener_that_ends_the_first_request_is_told_once_though_it_answers_until_there(
+    broker: FakeBroker, lines: Callable[[], list[str]]
+) -> None:
+    """One that wants SASL."""
+    metadata, broker.answers["metadata"] = broker.answers["metadata"], lambda asked: CLOSE
+    told: list[KafkaError] = []
+    brokers = Brokers(broker.settings(reconnect_backoff_ms=1, reconnect_backoff_max_ms=1), on_error=told.append)
+    for _ in range(2):
+        with pytest.raises(KafkaException, match="want SASL"):
+            await brokers.refresh(())
+    (line,) = lines()
+    assert f"{broker.port}" in line and "does this listener want SASL? (`security.protocol`)" in line
+    assert [each.code() for each in told] == [KafkaError._TRANSPORT] * 2
+
+    broker.answers["metadata"] = metadata
+    await brokers.refresh(())
+    broker.answers["metadata"] = lambda asked: CLOSE
+    broker.cut()
+    with pytest.raises(KafkaException):
+        await brokers.refresh(())
+    await brokers.close()
+    assert lines() == [], "it was of use, so it is not this"
+
+
+async def test_a_record_that_is_late_names_the_listener_that_wants_sasl(broker: FakeBroker) -> None:
+    broker.answers["metadata"] = lambda asked: CLOSE
+    failed: list[KafkaError | None] = []
+    servers = f"{broker.host}:{broker.port}"
+    with Producer({"bootstrap.servers": servers, "message.timeout.ms": 1000}) as producer:
+        producer.produce("t", b"v", on_delivery=lambda error, message: failed.append(error))
+        assert await asyncio.to_thread(producer.flush, 30) == 0
+    (error,) = failed
+    assert error is not None and error.code() == KafkaError._MSG_TIMED_OUT and "want SASL" in error.str()
 
 
 def test_a_producer_says_it_once_and_its_delivery_error_names_the_cause(

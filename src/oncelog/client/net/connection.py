@@ -76,6 +76,8 @@ class Connection:
         self.answered_count = 0
         self.traffic: Traffic | None = None  # where it is counted
         self.hint = ""  # what it may mean when the broker closes this connection without one answer
+        self.is_refused = False  # that has happened
+        self.on_first_answer: Callable[[], None] | None = None
         self._timeout_ms = timeout_ms
         self._on_lost = on_lost
         self._waiting: deque[_Waiting] = deque()
@@ -246,6 +248,8 @@ class Connection:
         self.active_s = self._loop.time()
         if self.traffic is not None:
             self.traffic.received(len(frame), self.active_s, oldest.sent_s)
+        if self.answered_count == 1 and self.on_first_answer is not None:
+            self.on_first_answer()
         oldest.on_answer(frame, None)
 
     def rubbish(self, what: str) -> KafkaError:
@@ -341,6 +345,7 @@ class Connection:
         why = "the broker closed the connection" if exc is None else f"the connection broke: {exc}"
         if self._waiting and not self.answered_count:
             why += self.hint
+            self.is_refused = bool(self.hint)
         return KafkaError(KafkaError._TRANSPORT, f"{self.endpoint}: {why}", retriable=True)
 
 

@@ -6,6 +6,7 @@ All that ask for the same connection at the same time share one attempt. After a
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog.client.errors import KafkaError, KafkaException
@@ -135,7 +136,10 @@ class Pool:
             raise
         finally:
             slow.cancel()
-        self._reach.reached(endpoint)
+        if connection.hint:  # a listener that wants another protocol has answered as well, until here
+            connection.on_first_answer = partial(self._reach.reached, endpoint)
+        else:
+            self._reach.reached(endpoint)
         if traffic is not None:
             connection.traffic = traffic
             traffic.connected(self._now_ms() / 1000)
@@ -160,6 +164,10 @@ class Pool:
             backoff.succeeded()
         else:
             backoff.failed(self._now_ms())
+        if connection.is_refused and not self._reach.has_been(connection.endpoint):
+            assert connection.lost_by is not None
+            self._reach.failed(connection.endpoint, connection.lost_by)
+            self._on_error(connection.lost_by)
 
     def _backoff(self, endpoint: Endpoint) -> Backoff:
         address = (endpoint.host, endpoint.port)

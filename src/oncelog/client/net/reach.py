@@ -25,6 +25,7 @@ class Reach:
         self._setup_s = settings.socket_connection_setup_timeout_ms / 1000
         self._pause_s = max(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms) / 1000
         self._away: dict[Address, int] = {}  # by what: the number of the error
+        self._reached: set[Address] = set()  # at some time
 
     def failed(self, endpoint: Endpoint, error: KafkaError) -> None:
         if error.retriable() and self._is_news(endpoint, error.code()):
@@ -45,11 +46,17 @@ class Reach:
             )
 
     def reached(self, endpoint: Endpoint) -> None:
+        self._reached.add((endpoint.host, endpoint.port))
         if self._away.pop((endpoint.host, endpoint.port), None) is not None:
             _log.info("%s: reached", endpoint)
 
+    def has_been(self, endpoint: Endpoint) -> bool:
+        """Where it was of use, an end without an answer is one of the broker's, and no refusal of this client."""
+        return (endpoint.host, endpoint.port) in self._reached
+
     def forget_others(self, addresses: set[Address]) -> None:
         self._away = {address: code for address, code in self._away.items() if address in addresses}
+        self._reached &= addresses
 
     def _is_news(self, endpoint: Endpoint, code: int) -> bool:
         address = endpoint.host, endpoint.port
