@@ -84,8 +84,9 @@ class Refresher:
                 await self._ask(connection, names)
             except KafkaException as error:
                 self._forget_brokers_in_time()
-                # One that closes on the first request is as one that cannot be reached: who asks hears it soon.
-                if is_last or connection.is_refused or not error.error.retriable():
+                # One that closes on the first request, twice, is as one that cannot be reached: who asks hears it soon.
+                is_refused = attempt > 0 and connection.is_refused
+                if is_last or is_refused or not error.error.retriable():
                     raise
             else:
                 if not self._is_one_being_made(names):
