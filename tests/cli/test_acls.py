@@ -224,10 +224,17 @@ def test_who_lacks_a_right_is_told_which_and_what_gives_it(
     assert f"uthorization failed: this takes {operation} on {where}: {GIVES} {operation} {option}`" in refusal
 
 
-def test_who_lacks_a_right_on_a_topic_is_told_who_prints_what_gives_it(without_rights: Oncelog) -> None:
+def test_who_lacks_a_right_on_a_topic_is_told_which_and_what_gives_it(without_rights: Oncelog) -> None:
     refusal = without_rights.run("topics create", "orders").refusal
-    assert refusal.startswith("orders: Broker: Topic authorization failed: this user has no right to it;")
-    assert "`oncelog topics --acls` prints" in refusal and refusal.count("uthorization failed") == 1
+    assert refusal.startswith("orders: Broker: Topic authorization failed: this takes Create on the topic orders: ")
+    assert refusal.endswith(f"{GIVES} Create --topic orders`") and refusal.count("uthorization failed") == 1
+    refusal = without_rights.run("produce -t orders", stdin=b"a").refusal
+    assert refusal.endswith(f"{GIVES} Write --topic orders`")
+
+
+def test_the_user_is_named_where_he_has_said_his_name(without_rights: Oncelog) -> None:
+    refusal = without_rights.run("topics create -X sasl.username=ann", "orders").refusal
+    assert refusal.endswith("`oncelog acls add --allow-principal User:ann --operation Create --topic orders`")
 
 
 def test_the_name_of_a_group_is_quoted_as_shells_want_it(without_rights: Oncelog) -> None:

@@ -186,3 +186,22 @@ def test_gathering_waits_for_nobody() -> None:
         assert stream.read(4) == b"more"
         assert list(gathered(iter([[b"a"], [b"b"]]), stream)) == [[b"a"], [b"b"]], "nothing more is there yet"
         os.close(writer)
+
+
+@pytest.mark.parametrize(
+    ("command", "meant"),
+    [
+        ("topics --bootstrap-server=h:1", "-b HOST:PORT"),
+        ("consume --brokers h:1", "-b HOST:PORT"),
+        ("produce --topic t", "-t TOPIC"),
+        ("serve --port 1", "--listen HOST:PORT"),
+    ],
+)
+def test_an_option_by_its_name_in_another_tool_is_told_by_its_own(command: str, meant: str) -> None:
+    ended = Oncelog("").run(command)
+    assert ended.code == 2 and "No such option '--" in ended.refusal and f"': it is {meant} (" in ended.refusal
+
+
+def test_a_topic_without_its_option_is_no_missing_file() -> None:
+    assert "no topic is named: -t fruit?" in Oncelog("").run("produce", "fruit").refusal
+    assert "File 'fruit' does not exist" in Oncelog("").run("produce", "fruit", "-t", "x").refusal

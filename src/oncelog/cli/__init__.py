@@ -20,6 +20,15 @@ from oncelog.cli.parts.groups import Pointing
 INTERRUPTED = 130  # as a shell says it of a command that Ctrl-C ended
 # kcat's letters for what it does, of which one stands anywhere on its command line.
 MODES = {"-P": "produce", "-C": "consume", "-G": "consume", "-L": "topics"}
+# What other tools call an option, by the option of ours and what it takes.
+MEANT = {
+    "-b": ("HOST:PORT", ("--bootstrap-server", "--bootstrap-servers", "--broker", "--brokers", "--broker-list")),
+    "-t": ("TOPIC", ("--topic", "--topics")),
+    "-p": ("N", ("--partition", "--partitions")),
+    "-G": ("GROUP", ("--group", "--group-id")),
+    "--listen": ("HOST:PORT", ("--port", "--host", "--bind", "-b", "-p")),
+    "--data": ("DIR", ("--data-dir", "--dir", "-d")),
+}
 GROUP = "-G"  # this one is also an option, with a value
 
 
@@ -97,9 +106,20 @@ def _with_command(args: list[str]) -> list[str]:
 
 def _one_line(wrong: click.UsageError) -> click.ClickException:
     """click's own words take four lines, of which one says what is wrong."""
-    words = wrong.format_message().rstrip(".")
+    words = (_meant_option(wrong) or wrong.format_message()).rstrip(".")
     path = wrong.ctx.command_path if wrong.ctx is not None else "oncelog"
     return WrongUsage(f"{words} (see `{path} --help`)")
+
+
+def _meant_option(wrong: click.UsageError) -> str | None:
+    """Words for who knows an option by its name in another tool."""
+    if not isinstance(wrong, click.NoSuchOption) or wrong.ctx is None:
+        return None
+    known = {name for each in wrong.ctx.command.params for name in each.opts}
+    for option, (value, others) in MEANT.items():
+        if option in known and wrong.option_name in others:
+            return f"No such option {wrong.option_name!r}: it is {option} {value}"
+    return None
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -33,6 +33,17 @@ class Source:
     delimiter: bytes
 
 
+class _File(click.Path):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            # Options come first, so what was said is known.
+            if ctx is None or ctx.params.get("topic") is not None or ctx.params.get("is_json"):
+                raise
+            raise click.UsageError(f"there is no file {value}, and no topic is named: -t {value}?", ctx) from None
+
+
 @click.command(name="produce")
 @connecting
 @click.option("-t", "topic", metavar="TOPIC", help="Where to. With -J each record may say it.")
@@ -53,7 +64,7 @@ class Source:
 @click.option("-l", "are_lines", is_flag=True, help="Files are cut at the delimiter, as stdin is.")
 @click.option("-Z", "empty_is_null", is_flag=True, help="Empty keys and values are sent as null.")
 @click.option("-q", "is_quiet", is_flag=True, help="kcat's; nothing is said anyway.", hidden=True)
-@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+@click.argument("files", nargs=-1, type=_File(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @speaks_to_brokers
 def command(
     to: Connecting,

@@ -150,7 +150,8 @@ def create(
     with opened(to) as cluster:
         cluster.metadata()
         wanted = [NewTopic(name, partitions or -1, replicas or -1, config=settings) for name in dict.fromkeys(names)]
-        each_outcome(cluster.admin.create_topics(wanted), KafkaError.TOPIC_ALREADY_EXISTS if may_exist else None)
+        passed_over = KafkaError.TOPIC_ALREADY_EXISTS if may_exist else None
+        each_outcome(cluster.admin.create_topics(wanted), passed_over, topics_take="Create")
         cluster.wait_until(lambda now: all(_is_ready(now.topics.get(name)) for name in names))
 
 
@@ -175,7 +176,7 @@ def delete(to: Connecting, may_lack: bool, names: tuple[str, ...]) -> None:
         if not may_lack:
             cluster.topics(names)
         futures = cluster.admin.delete_topics(list(dict.fromkeys(names)))
-        each_outcome(futures, KafkaError.UNKNOWN_TOPIC_OR_PART if may_lack else None)
+        each_outcome(futures, KafkaError.UNKNOWN_TOPIC_OR_PART if may_lack else None, topics_take="Delete")
         cluster.wait_until(lambda now: not any(name in now.topics for name in names))
 
 
@@ -203,9 +204,10 @@ def alter(
         if changes:
             wanted = [ConfigResource(ResourceType.TOPIC, name, changes) for name in known]
             futures = cluster.admin.incremental_alter_configs(wanted)
-            each_outcome(futures, name_of=lambda each: each.name)
+            each_outcome(futures, name_of=lambda each: each.name, topics_take="AlterConfigs")
         if partitions is not None:
-            each_outcome(cluster.admin.create_partitions([NewPartitions(name, partitions) for name in known]))
+            grown = cluster.admin.create_partitions([NewPartitions(name, partitions) for name in known])
+            each_outcome(grown, topics_take="Alter")
             cluster.wait_until(lambda now: all(_is_ready(now.topics.get(name), partitions) for name in known))
 
 

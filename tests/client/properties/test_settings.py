@@ -83,6 +83,11 @@ def test_what_is_no_address_is_refused(written: str) -> None:
     assert f'"{written}" is not a host or host:port' in refusal({"bootstrap.servers": written}).str()
 
 
+def test_a_port_alone_is_no_address() -> None:
+    words = 'bootstrap.servers: "29392" is a port alone: HOST:PORT is wanted, such as 127.0.0.1:29392'
+    assert words in refusal({"bootstrap.servers": "a:1,29392"}).str()
+
+
 @pytest.mark.parametrize("given", [{}, {"bootstrap.servers": ""}, {"bootstrap.servers": None}])
 def test_a_cluster_must_be_named(given: dict[str, Any]) -> None:
     with pytest.raises(KafkaException, match=r"`bootstrap.servers` must be set"):

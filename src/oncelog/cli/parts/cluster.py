@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from oncelog.cli.parts.endings import failure, lacks_a_right, nearest, words_of
 from oncelog.cli.parts.options import ADMIN, Connecting
-from oncelog.cli.parts.rules import Given
+from oncelog.cli.parts.rules import Given, on_topic
 from oncelog.client.admin import Admin
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, TopicMetadata
 from oncelog.client.errors import KafkaError, KafkaException
@@ -101,8 +101,11 @@ def each_outcome(
     passed_over: int | None = None,
     takes: Given | None = None,
     name_of: Callable[[K], str] = str,
+    *,
+    topics_take: str | None = None,
 ) -> None:
-    """Wait for all; then the first failure is raised, with the name that it belongs to."""
+    """Wait for all; then the first failure is raised, with the name that it belongs to. `topics_take`: the operation,
+    where the names are those of topics."""
     failures = []
     for each, future in futures.items():
         try:
@@ -112,6 +115,8 @@ def each_outcome(
                 failures.append((name_of(each), refusal.error))
     if failures:
         name, error = failures[0]
+        if topics_take is not None:
+            takes = on_topic(topics_take, name)
         more = f" (and {len(failures) - 1} more failed)" if len(failures) > 1 else ""
         raise failure(f"{name}: {words_of(error, takes)}{more}")
 

@@ -9,7 +9,7 @@ import click
 from oncelog.cli.parts import columns
 from oncelog.cli.parts.columns import ColumnRenderer
 from oncelog.cli.parts.endings import failure, words_of
-from oncelog.cli.parts.rules import Given, on_group
+from oncelog.cli.parts.rules import Given, on_group, on_topic
 from oncelog.client.consumer.message import Message
 from oncelog.client.errors import KafkaError
 from oncelog.client.types import TopicPartition
@@ -190,7 +190,8 @@ class ConsumeLoop:
         elif error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._say(f"% {words_of(error)}")
         else:
-            raise failure(words_of(error, self._takes))
+            is_of_topic = error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and place.topic is not None
+            raise failure(words_of(error, on_topic("Read", place.topic) if is_of_topic else self._takes))
 
     def _damage(self, error: KafkaError) -> str:
         """Who wants all that is there must not take what was written for it."""

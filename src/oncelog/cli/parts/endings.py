@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 TERMINATED = 143  # 128 and the number of SIGTERM, as a shell says it
 
 LACKS_A_RIGHT = (
-    "this user has no right to it; `oncelog topics --acls` prints the commands by which an administrator gives one"
+    "this user has no right to it; `oncelog topics --acls --help` says what prints the commands by which an "
+    "administrator gives one"
 )
+USER = "oncelog.user"  # where a command's context keeps who asks, where that is said by name
 NO_AUTHORIZER = (
     "start the server with --secure, or with "
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -53,8 +55,8 @@ def speaks_to_brokers(body: Callable[P, T]) -> Callable[P, T]:
 
 
 def words_of(error: object, takes: "Given | None" = None) -> str:
-    """An error of the client, with what to do about it where that is the same for everyone. `takes`: the right on the
-    cluster or on a group that was asked for; those on topics have commands of their own."""
+    """An error of the client, with what to do about it where that is the same for everyone. `takes`: the right that was
+    asked for."""
     from oncelog.client.errors import KafkaError
 
     assert isinstance(error, KafkaError)
@@ -86,10 +88,17 @@ def _remedy(error: object, takes: "Given | None") -> str:
     from oncelog.cli.parts.rules import command_of
     from oncelog.client.errors import KafkaError
 
-    if takes is None or error == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+    is_of_topic = error == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    if takes is None or is_of_topic != (takes.target.kind == "TOPIC"):
         return LACKS_A_RIGHT
-    what = "the cluster" if takes.target.kind == "BROKER" else f"the group {takes.target.name}"
-    return f"this takes {takes.operation} on {what}: `{command_of('User:...', [takes], 'LITERAL')}`"
+    kind, name = takes.target
+    what = "the cluster" if kind == "BROKER" else f"the {kind.lower()} {name}"
+    return f"this takes {takes.operation} on {what}: `{command_of(f'User:{_user()}', [takes], 'LITERAL')}`"
+
+
+def _user() -> str:
+    context = click.get_current_context(silent=True)
+    return "..." if context is None else str(context.meta.get(USER) or "...")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from oncelog.cli.parts.endings import USER
+
 DEFAULT_BROKER = "127.0.0.1:9092"
 # The server's own variables begin with ONCELOG_ too; it passes over these.
 ENVIRONMENT_PREFIX = "ONCELOG_CLIENT_"
@@ -106,7 +108,9 @@ def connecting(body: Callable[..., Any]) -> Callable[..., Any]:
         timeout_s: float,
         **keywords: Any,
     ) -> Any:
-        return body(*arguments, to=connecting_by(brokers, given, file, timeout_s), **keywords)
+        to = connecting_by(brokers, given, file, timeout_s)
+        click.get_current_context().meta[USER] = to.properties.get("sasl.username")
+        return body(*arguments, to=to, **keywords)
 
     return run
 

@@ -8,6 +8,7 @@ from oncelog.cli.parts import columns
 from oncelog.cli.parts.cluster import refuse_unless_there
 from oncelog.cli.parts.endings import failure, nearest, words_of
 from oncelog.cli.parts.lines import Record
+from oncelog.cli.parts.rules import on_topic
 from oncelog.client.errors import KafkaError, KafkaException, error_of
 from oncelog.client.producer.producer import Producer
 from oncelog.client.properties import producer_settings
@@ -131,7 +132,7 @@ class RecordSender:
             near = nearest(topic, there)
             raise failure(f"there is no topic {topic}{near}: `oncelog topics create {topic}` makes one")
         if code and code not in _PASSING:
-            raise failure(f"{topic}: {words_of(error_of(code))}")
+            raise failure(f"{topic}: {words_of(error_of(code), on_topic('Write', topic))}")
         count = self._counts[topic] = len(known.partitions)
         partition = self._target.partition
         if count and partition is not None:
@@ -160,18 +161,18 @@ class RecordSender:
         if error is None:
             return
         self._failures += 1
-        self._remember(f"{message.topic()} [{message.partition()}]", error)
+        self._remember(message.topic(), f"{message.topic()} [{message.partition()}]", error)
 
-    def _remember(self, where: str, error: KafkaError) -> None:
+    def _remember(self, topic: str, where: str, error: KafkaError) -> None:
         if self._failure is None:
-            self._failure = f"{where}: {words_of(error)}"
+            self._failure = f"{where}: {words_of(error, on_topic('Write', topic))}"
             if error.maybe_stored():
                 self._failure += " (it may be stored all the same)"
 
     def _sent(self, error: KafkaError | None, handle: Any) -> None:
         if error is not None:
             self._failures += handle.failed_count
-            self._remember(handle.topic, error)
+            self._remember(handle.topic, handle.topic, error)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

@@ -65,6 +65,10 @@ def on_group(operation: str, name: str) -> Given:
     return Given(Target("GROUP", name), operation)
 
 
+def on_topic(operation: str, name: str) -> Given:
+    return Given(Target("TOPIC", name), operation)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
     """What was said of what rules are about."""

@@ -23,4 +23,7 @@ def _parse(address: str) -> Address:
     is_port = not port or (port.isascii() and port.isdigit() and 0 < int(port) < 65536)
     if not is_well_formed or not is_port or place.endswith(":"):
         raise invalid_argument(f'bootstrap.servers: "{address}" is not a host or host:port')
+    if place.isascii() and place.isdigit():
+        words = f'bootstrap.servers: "{address}" is a port alone: HOST:PORT is wanted, such as 127.0.0.1:{address}'
+        raise invalid_argument(words)
     return host, int(port) if port else DEFAULT_PORT
