@@ -28,6 +28,7 @@ def main() -> int:
     consumer = Consumer(group)
     producer = Producer({"bootstrap.servers": options.servers, "oncelog.queue.full": "block"}, saved=saved)
     try:
+        refuse_unless_alike(partitions_of(consumer, options.source), partitions_of(producer, options.destination))
         if saved is None:
             producer.pin(options.destination)
             positions = beginning_of(consumer, options.source)
@@ -73,10 +74,24 @@ def copy(consumer: Consumer, producer: Producer, positions: list[TopicPartition]
             return
 
 
+def partitions_of(client: Consumer | Producer, topic: str) -> list[TopicPartition]:
+    """All that there are. Every topic is asked for: asking for one by its name may make it."""
+    found = client.list_topics(timeout=30).topics.get(topic)
+    if found is None:
+        sys.exit(f"there is no topic {topic}")
+    return [TopicPartition(topic, index) for index in sorted(found.partitions)]
+
+
+def refuse_unless_alike(source: list[TopicPartition], destination: list[TopicPartition]) -> None:
+    """Before the first record, and before the group is bound to what it would then hold for good."""
+    if len(destination) < len(source):
+        sys.exit(f"the destination has {len(destination)} partitions, and needs the {len(source)} of the source")
+
+
 def beginning_of(consumer: Consumer, topic: str) -> list[TopicPartition]:
-    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-    every = [TopicPartition(topic, index) for index in sorted(partitions)]
-    return [TopicPartition(topic, each.partition, watermarks(consumer, each)[0]) for each in every]
+    return [
+        TopicPartition(topic, each.partition, watermarks(consumer, each)[0]) for each in partitions_of(consumer, topic)
+    ]
 
 
 def watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:

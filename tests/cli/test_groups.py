@@ -63,7 +63,9 @@ def test_members_are_told_and_keep_a_group_from_being_changed(oncelog: Oncelog, 
             (index, "first", "me") for index in range(3)
         ]
         assert oncelog("groups describe", group).lines[-1] == f"{group}: Stable, 1 member"
-        assert "has members: stop them first" in oncelog.run("groups delete", group).refusal
+        refusal = oncelog.run("groups delete", group).refusal
+        assert "has members: stop them first; first may have ended already" in refusal
+        assert "half an hour after its last commit" in refusal
         said = oncelog.run("groups reset", group, "-t", filled, "-o", "end")
         assert "has members: stop them first" in said.refusal
 

@@ -181,6 +181,12 @@ def test_names_that_cannot_be_topics() -> None:
     assert "flow a.b: a dot stands before the name of a stage" in refused(flow, {"bootstrap.servers": "127.0.0.1:1"})
 
 
+def test_without_pyspark_the_extra_is_named() -> None:
+    program = "import sys; sys.modules['pyspark'] = None; from oncelog.spark import session"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "oncelog.spark needs pyspark, which is not installed: pip install 'oncelog[spark]'" in ran.stderr
+
+
 def test_without_msgspec_the_extra_is_named() -> None:
     program = "import sys; sys.modules['msgspec'] = None; import oncelog.flow"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

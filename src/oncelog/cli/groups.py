@@ -108,6 +108,22 @@ def _no_group(cluster: "Cluster", name: str) -> click.ClickException:
     return failure(f"there is no group {name}{nearest(name, known)}: `oncelog groups` lists all")
 
 
+def _has_members(cluster: "Cluster", name: str) -> click.ClickException:
+    """With who they are. A member that has a name of its own does not leave when it ends."""
+    from oncelog.client.errors import KafkaException
+
+    words = f"group {name} has members: stop them first"
+    try:
+        members = cluster.admin.describe_consumer_groups([name])[name].result().members
+    except KafkaException:  # who may delete it need not be who may describe it
+        return failure(words)
+    static = sorted({each.group_instance_id for each in members if each.group_instance_id})
+    if static:
+        words += f"; {', '.join(static)} may have ended already: a static member counts until its session is over, "
+        words += "and the owner of a saved producer for half an hour after its last commit"
+    return failure(words)
+
+
 def _told(cluster: "Cluster", group: "GroupDescription") -> dict[str, Any]:
     from oncelog.slots import Place
 
@@ -189,7 +205,7 @@ def delete(to: Connecting, names: tuple[str, ...]) -> None:
                 if code == KafkaError.GROUP_ID_NOT_FOUND:
                     raise _no_group(cluster, name) from refusal
                 if code == KafkaError.NON_EMPTY_GROUP:
-                    raise failure(f"group {name} has members: stop them first") from refusal
+                    raise _has_members(cluster, name) from refusal
                 raise _refused(refusal, "Delete", name) from refusal
 
 
@@ -251,7 +267,7 @@ def _commit(cluster: "Cluster", group: str, offsets: "dict[Place, int]") -> None
         answered = cluster.admin.alter_consumer_group_offsets([wanted])[group].result()
     except KafkaException as refusal:
         if refusal.error.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP):
-            raise failure(f"group {group} has members: stop them first") from refusal
+            raise _has_members(cluster, group) from refusal
         raise
     for each in answered.topic_partitions or ():
         if each.error is not None:

@@ -29,7 +29,14 @@ class _Exported:
         self._name = name
 
     def __get__(self, module: object, kind: type | None = None) -> Any:
-        return getattr(import_module(f"oncelog.spark.{_WHERE[self._name]}"), self._name)
+        try:
+            return getattr(import_module(f"oncelog.spark.{_WHERE[self._name]}"), self._name)
+        except ModuleNotFoundError as missing:
+            if not (missing.name or "").startswith("pyspark"):
+                raise
+            raise ImportError(
+                "oncelog.spark needs pyspark, which is not installed: pip install 'oncelog[spark]'"
+            ) from missing
 
     def __set__(self, module: object, value: object) -> None:
         """What an import of a module does to its package."""
