@@ -27,7 +27,6 @@ from oncelog.server.folders import Folders
 from oncelog.server.metadata_log import Definition
 from oncelog.server.names import METADATA_TOPIC
 from oncelog.server.ports import PidKind
-from oncelog.server.process import boot_id
 
 CHUNK_BYTES = 4 * 2**20
 TRIES = 20
@@ -54,7 +53,7 @@ def back_up(disk: Disk, folder: str, to: str) -> Iterator[Copied]:
         raise Unfinished(f"{to} is not empty: name a folder that is not there yet")
     state = read_state(disk, folder)  # refuses what is no data folder of this version
     refuse_unused(disk, folder)
-    stayed_up = bool(state["boot_id"]) and state["boot_id"] == boot_id()
+    stayed_up = bool(state["boot_id"]) and state["boot_id"] == disk.boot_id()
     disk.mkdir(to)
     source, target = Folders(disk, folder), Folders(disk, to)
     copied: dict[tuple[str, int], Definition] = {}
