@@ -120,8 +120,9 @@ async def test_a_listener_that_ends_the_first_request_is_told_once_though_it_ans
 async def test_a_record_that_is_late_names_the_listener_that_wants_sasl(broker: FakeBroker) -> None:
     broker.answers["metadata"] = lambda asked: CLOSE
     failed: list[KafkaError | None] = []
+    quick = dict.fromkeys(("reconnect.backoff.ms", "reconnect.backoff.max.ms", "retry.backoff.ms"), 1)
     servers = f"{broker.host}:{broker.port}"
-    with Producer({"bootstrap.servers": servers, "message.timeout.ms": 1000}) as producer:
+    with Producer({"bootstrap.servers": servers, "message.timeout.ms": 2000, **quick}) as producer:
         producer.produce("t", b"v", on_delivery=lambda error, message: failed.append(error))
         assert await asyncio.to_thread(producer.flush, 30) == 0
     (error,) = failed
