@@ -1,3 +1,5 @@
+"""Where is kept what can be made anew: in a folder of the user's own, wherever a program runs."""
+
 import os
 import stat
 from pathlib import Path
