@@ -44,6 +44,6 @@ class Coordinators:
             if has_moved(failure.error.code()):
                 self._known.pop((key, kind), None)
             raise
-        except BaseException:  # whoever asked has given up by a clock of his own: it may never answer
+        except BaseException:  # the caller gave up by its own clock: that node may never answer
             self._known.pop((key, kind), None)
             raise
