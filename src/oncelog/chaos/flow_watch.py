@@ -24,7 +24,7 @@ from oncelog.runner.layout import Layout
 ORPHAN_S: Final = 5.0  # for what an orphan may still do in the end
 WORK_S: Final = 0.5  # in which a worker is seen to work
 WAIT: Final = Waiting()  # never set: a wait that Ctrl-C ends
-SILENCE_S: Final = 60.0  # without another row: what is missing then is missing
+SILENCE_S: Final = 180.0  # without another row: what is missing then is missing; a driver may take a minute to start
 
 
 class FlowWatch(PipelineWatch):
