@@ -36,7 +36,7 @@ def test_a_broker_that_ends_by_itself_is_started_again(tmp_path: Path, caplog: p
 
 def test_a_broker_that_cannot_start_is_reported_with_its_last_words(tmp_path: Path) -> None:
     parent = Parent(str(tmp_path), 1, {"num.partitions": "many"})
-    with pytest.raises(BrokerEnded, match=r"broker 1 ended with 1: (.|\n)*num\.partitions=many"):
+    with pytest.raises(BrokerEnded, match=r"broker 1 ended with 2: (.|\n)*num\.partitions=many"):
         parent.__enter__()
     with Parent(str(tmp_path), 1, copies(1)) as again:  # nothing was left behind
         assert lives(again.pid(1))

@@ -2,7 +2,9 @@
 
 import threading
 
-SERVERS_THREADS = tuple(f"oncelog-{work}" for work in ("aside", "disk", "pids", "scrub", "flush", "housekeeping"))
+SERVERS_THREADS = tuple(
+    f"oncelog-{work}" for work in ("aside", "disk", "notes", "pids", "scrub", "flush", "housekeeping")
+)
 
 
 def own_threads() -> set[threading.Thread]:

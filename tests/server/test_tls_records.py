@@ -122,9 +122,15 @@ def test_what_is_kept_until_it_may_be_read_is_counted(world: World, server: Serv
         until(lambda: server.call(lambda: server.broker.looks.awaited) == 1, "it to wait")
         (held,) = (each for each in server.service.connections.each() if each.is_waiting)
         assert server.call(lambda: held.kept_bytes) == 0
-        go_on = threading.Event()
-        held_up = threading.Thread(target=server.call, args=(lambda: go_on.wait(10) and None,))
+        is_held_up, go_on = threading.Event(), threading.Event()
+
+        def hold_up() -> None:
+            is_held_up.set()
+            go_on.wait(30)
+
+        held_up = threading.Thread(target=server.call, args=(hold_up,))
         held_up.start()  # so that what is sent meanwhile is read at once
+        assert is_held_up.wait(30)
         client.socket.setblocking(False)
         with contextlib.suppress(ssl.SSLWantWriteError):
             for _ in range(20):
