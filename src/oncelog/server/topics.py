@@ -123,8 +123,8 @@ class Topics(ABC):
 
     # Changing
 
-    def check_create(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> tuple[int, dict[str, str]]:
-        """The partition count and the configs that a topic would get, or why it cannot be made."""
+    def check_new(self, name: str) -> None:
+        """Whether a topic may be called that, and none is: before anything else that is asked of it, as in Kafka."""
         topic_rules.check_name(name)
         key = topic_rules.collision_key(name)
         if name in self._by_name or name == METADATA_TOPIC or key in self._on_their_way:
@@ -135,6 +135,10 @@ class Topics(ABC):
                 ErrorCode.invalid_topic_exception,
                 f"Topic '{name}' collides with existing topic: {rival.name}",
             )
+
+    def check_create(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> tuple[int, dict[str, str]]:
+        """The partition count and the configs that a topic would get, or why it cannot be made."""
+        self.check_new(name)
         count = self.settings.num_partitions if partitions == -1 else partitions
         topic_rules.check_partitions(count, self.partition_count, self.settings.oncelog_max_partitions)
         return count, topic_configs.check(self.settings, configs)

@@ -45,6 +45,7 @@ async def _create(asked: Any, call: Call, validate_only: bool) -> Any:
         raise KafkaError(ErrorCode.topic_authorization_failed, "Authorization failed.")
     if asked.name in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"Topic '{asked.name}' is internal")
+    topics.check_new(asked.name)
     partitions, assignment = _partitions(asked, call)
     configs: dict[str, str | None] = {config.name: config.value for config in asked.configs}
     count, own = topics.check_create(asked.name, partitions, configs)
