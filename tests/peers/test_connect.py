@@ -135,7 +135,7 @@ def test_a_files_lines_are_carried_exactly_once_though_worker_and_server_are_kil
         carrying.check()
 
 
-@pytest.mark.long  # a worker that begins while a broker is away may wait for longer than Connect does
+@pytest.mark.thorough
 @pytest.mark.timeout(900)
 def test_a_files_lines_are_carried_exactly_once_though_worker_and_leaders_are_killed(tmp_path: Path) -> None:
     """Of what is carried, of the transactions, and of the topic in which the file's offsets are."""
