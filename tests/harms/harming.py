@@ -174,29 +174,34 @@ def folders_swapped(data: Path, chance: Random) -> str:
     return f"{one.name} with {two.name}"
 
 
+def some_batch(path: Path, chance: Random) -> tuple[bytes, int, int] | None:
+    """A log, and where one of its batches begins and ends; None where it has none."""
+    content = path.read_bytes()
+    found = [(at, at + header.size_bytes) for at, header in headers(content)]
+    return (content, *chance.choice(found)) if found else None
+
+
 @harm
 def batch_repeated(data: Path, chance: Random) -> str:
     """The last batches of a log stand there twice, or one in the middle."""
     path = chance.choice(logs(data))
-    content = path.read_bytes()
-    found = [(at, header.size_bytes) for at, header in headers(content)]
-    if not found:
+    found = some_batch(path, chance)
+    if found is None:
         return f"{named(path)}, which is empty"
-    at, size_bytes = chance.choice(found)
-    replace(path, content[: at + size_bytes] + content[at:])
-    return f"{named(path)} at {at}, {size_bytes} bytes"
+    content, begin, end = found
+    replace(path, content[:end] + content[begin:])
+    return f"{named(path)} at {begin}, {end - begin} bytes"
 
 
 @harm
 def batch_taken_out(data: Path, chance: Random) -> str:
     path = chance.choice(logs(data))
-    content = path.read_bytes()
-    found = [(at, header.size_bytes) for at, header in headers(content)]
-    if not found:
+    found = some_batch(path, chance)
+    if found is None:
         return f"{named(path)}, which is empty"
-    at, size_bytes = chance.choice(found)
-    replace(path, content[:at] + content[at + size_bytes :])
-    return f"{named(path)} at {at}, {size_bytes} of {len(content)} bytes"
+    content, begin, end = found
+    replace(path, content[:begin] + content[end:])
+    return f"{named(path)} at {begin}, {end - begin} of {len(content)} bytes"
 
 
 @harm

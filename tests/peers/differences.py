@@ -69,7 +69,7 @@ DIFFERENCES: dict[str, Difference] = {
     "describe how often a group shares anew": Difference(
         ["none", ["1000"]],
         ["none", ["0"]],
-        "DescribeConfigs of a group: a `consumer.assignment.interval.ms` that nobody has set",
+        "DescribeConfigs of a group: a `consumer.assignment.interval.ms` that is not set",
         "It is the server's `group.consumer.assignment.interval.ms`; with Kafka's every test would wait.",
     ),
     "list every resource that has configs": Difference(

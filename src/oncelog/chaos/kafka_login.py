@@ -83,7 +83,7 @@ def _sasl(login: Properties) -> dict[str, str]:
     module = _MODULES.get(mechanism)
     if module is None:
         raise NotForJava(
-            f"sasl.mechanisms={mechanism}: Java's client is told of {', '.join(_MODULES)}, OAUTHBEARER only"
+            f"sasl.mechanisms={mechanism}: for Java's client it may be {', '.join(_MODULES)} or OAUTHBEARER"
         )
     named = {each: login.get(f"sasl.{each}", "") for each in ("username", "password")}
     return {"sasl.mechanism": mechanism, "sasl.jaas.config": _jaas(module, named)}
