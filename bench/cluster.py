@@ -2,9 +2,10 @@
 
     python -m bench.cluster [--only ROW ...] [--leave-out ROW ...] [--seconds 4] [--rounds 3] [--list]
 
-The client is librdkafka with the same settings for both. Both stand there at the same time and take turns within each
-round, every other round backwards. A whole run takes some twelve minutes. All values are kept in bench/results/, and
-docs/benchmarks-cluster.md is written from them: after a run of all rows, or by `--from FILE ...`.
+The client is librdkafka with the same settings for both, or raw connections where it would be the bound. Both stand
+there at the same time and take turns within each round, every other round backwards. A whole run takes some twelve
+minutes. All values are kept in bench/results/, and docs/benchmarks-cluster.md is written from them: after a run of all
+rows, or by `--from FILE ...`.
 """
 
 import signal

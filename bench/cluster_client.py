@@ -1,14 +1,19 @@
-"""librdkafka as a client of three brokers: as much as it can send, so many records a second, or a few for ever."""
+"""Clients of three brokers. librdkafka sends as much as it can, or so many records a second; raw connections send as
+much as the brokers take."""
 
 import struct
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
 from confluent_kafka import KafkaError, Message, Producer
+
+from bench.load import RECORD_BYTES, ProduceLoad
 
 FLUSH_S = 60
 QUEUED_KB = 32 << 10  # what is left to be acknowledged when the time is over
@@ -81,6 +86,33 @@ class Filling:
         if self._failures or left:
             raise RuntimeError(f"librdkafka: {left} records left, first failure {self._failures[:1]}")
         return Sent(sent / took_s, sent * len(value) / took_s / 1e6, sent)
+
+
+class Pumps:
+    """A raw connection to the leader of each partition, which costs next to no processor time. librdkafka takes more
+    than one core: while it may send no more, it asks its sockets again and again."""
+
+    def __init__(self, ports: Sequence[int], topic: str, records: int, depth: int) -> None:
+        self._loads = [ProduceLoad(port, topic, records, partition=index) for index, port in enumerate(ports)]
+        self._depth = depth
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._loads:
+            each.close()
+
+    def run(self, seconds: float) -> Sent:
+        """What was sent to find out how much fills the time is in its records, but not in its rates."""
+        before = self._sent_records()
+        with ThreadPoolExecutor(len(self._loads)) as threads:
+            rates = list(threads.map(lambda each: each.run_for(seconds, self._depth), self._loads))
+        per_s = sum(each.records for each in rates) / max(each.seconds for each in rates)
+        return Sent(per_s, per_s * RECORD_BYTES / 1e6, self._sent_records() - before)
+
+    def _sent_records(self) -> int:
+        return sum(each.sent_records for each in self._loads)
 
 
 class Trickle:

@@ -63,7 +63,10 @@ def test_the_page_is_written_from_what_runs_kept(tmp_path: Path, monkeypatch: py
     written = page.read_text()
     assert written.startswith("before\n") and written.endswith("\nbehind\n")
     assert "old" not in written
-    assert "| acks=all, one record of 100 bytes a request: records/s | 8 | 2 | Kafka | 4.00 | ≥ 3x | yes |" in written
+    assert (
+        "| acks=all, librdkafka, one record of 100 bytes a request: records/s | 8 | 2 | Kafka | 4.00 | ≥ 3x | yes |"
+        in written
+    )
     assert "| kill -9 of a leader to the first acks=all: p50, s | 0.5 | 9 | Kafka | 0.06 | ≤ 1 s | yes |" in written
     assert "| the same: worst, s | 3.5 | 10 | Kafka | 0.35 | ≤ 3 s | **no** |" in written
     assert written.count("kill -9 of a leader") == 1, "only as it was measured last"
