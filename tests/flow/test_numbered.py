@@ -27,13 +27,14 @@ from oncelog.flow import (
 )
 from oncelog.flow.codecs import Codec
 from oncelog.flow.entries import Entries
-from oncelog.flow.formats import STATE
+from oncelog.flow.formats import SOURCE, STATE, TIME
 from oncelog.flow.journal import apply
 from oncelog.flow.messages import Outputs, Records, Stepped, Unworkable
 from oncelog.flow.numbered import NumberedChanges, NumberedStates
 from oncelog.flow.part_running import PartWork
 from oncelog.flow.planning import Source
 from oncelog.flow.program import Stream
+from oncelog.flow.routing import Route
 from oncelog.records.column_types import BytesColumn
 from oncelog.slots import Place
 
@@ -135,6 +136,53 @@ def test_an_update_that_cannot_be_encoded_is_named_and_none_is_sent_twice() -> N
         work.told(4, updates)
     told = _rows(work.told(4, updates))  # where it fails as columns, and then no more
     assert sorted((each.key, each.value) for rows in told.values() for each in rows) == [(b"k0", b"2"), (b"k1", b"1")]
+
+
+def passing(values: Codec[Any], otherwise: Dead | None = None) -> Flow:
+    flow = Flow("f", version="1")
+    between = Topic("between", raw, values, partitions=3)
+    flow.read(Topic("names", text, values), otherwise=otherwise).through(between, key=_end_of)
+    return flow
+
+
+def _end_of(value: Any) -> bytes:
+    if value == b"bad":
+        raise ValueError("it is bad")
+    return str(value)[-2:].encode()
+
+
+@pytest.mark.parametrize("values", [raw, optional(raw), json_of(int), optional(json_of(int))], ids=lambda it: it.name)
+def test_what_is_passed_through_a_topic_as_columns_is_the_same(
+    monkeypatch: pytest.MonkeyPatch, values: Codec[Any]
+) -> None:
+    came: list[int] = []
+    take = Route.take
+
+    def counted(route: Route, keys: Sequence[bytes | None], *about: Any) -> None:
+        came.append(len(keys))
+        take(route, keys, *about)
+
+    monkeypatch.setattr(Route, "take", counted)
+    cells: list[bytes | None] = [b"%d" % at for at in (7, 8, 12, 7, 22)]
+    runs = [records_of(*cells, *([None] if values.takes_null else [])), records_of(b"7", b"8", first=6)]
+    flow = passing(values)
+    columns = ran(flow, {}, *map(as_columns, runs))
+    assert came == [len(each.offsets) for each in runs]
+    assert columns == ran(flow, {}, *runs)
+    (rows,) = (outputs for _, outputs, *_ in columns[:1])
+    assert sum(map(len, rows.values())) == len(runs[0].offsets)
+    assert all(name in dict(each.headers) for each in rows[next(iter(rows))] for name in (TIME, SOURCE))
+
+
+def test_what_cannot_be_passed_on_is_named_or_goes_where_the_dead_are() -> None:
+    records = as_columns(records_of(b"anna", b"bad", b"bob"))
+    with pytest.raises(Unworkable, match="offset 1 of names: ValueError: it is bad"):
+        ran(passing(raw), {}, records)
+    flow = passing(raw, otherwise=Dead("dead"))
+    assert ran(flow, {}, records) == ran(flow, {}, records_of(b"anna", b"bad", b"bob"))
+    nulls = records._replace(values=BytesColumn.of([b"anna", None, b"bob"]))
+    with pytest.raises(Unworkable, match="offset 1 of names: ValueError: it has no value"):
+        ran(passing(raw), {}, nulls)
 
 
 def test_a_run_as_columns_of_a_plain_step_is_worked_on_as_such(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """How keys, values and states become bytes: typed, by msgspec."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, cast, overload
 
@@ -48,6 +48,14 @@ def _as_bytes(value: bytes) -> bytes:
 
 text: Final[Codec[str]] = Codec("text", str.encode, bytes.decode)
 raw: Final[Codec[bytes]] = Codec("raw", _as_bytes, bytes)
+
+
+def decoded(cells: Sequence[bytes | None], decode: Callable[[bytes], Any]) -> Iterable[Any]:
+    if decode is bytes:
+        return cells  # they are
+    if None in cells:
+        return (None if cell is None else decode(cell) for cell in cells)
+    return map(decode, cells)  # type: ignore[arg-type]
 
 
 def json_of(kind: type[T]) -> Codec[T]:

@@ -10,8 +10,8 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from oncelog.flow.codecs import Codec, check_classes, class_of
-from oncelog.flow.formats import STATE, TIME
+from oncelog.flow.codecs import Codec, check_classes, class_of, raw
+from oncelog.flow.formats import SOURCE, STATE, TIME
 from oncelog.flow.messages import ColumnChanges, Outputs
 from oncelog.records.column_types import BytesColumn, Int64s
 from oncelog.records.key_columns import KeyTable, as_text, by_part, partitions_of, taken, taken_behind
@@ -164,6 +164,8 @@ def _without_kind(entries: BytesColumn) -> Iterator[bytes]:
 
 def encoded(codec: Codec[Any], values: Sequence[Any]) -> BytesColumn:
     kind, encode = class_of(codec), codec.encode
+    if encode is raw.encode and isinstance(values, BytesColumn):
+        return values
     if kind is int and set(map(type, values)) == {int}:
         try:
             return as_text(np.fromiter(values, np.int64, len(values)))
@@ -177,11 +179,16 @@ def encoded(codec: Codec[Any], values: Sequence[Any]) -> BytesColumn:
 
 
 def by_partition(
-    keys: Sequence[bytes | None], values: Sequence[bytes | None], times: Sequence[int] | int, partitions: int
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    times: Sequence[int] | int,
+    partitions: int,
+    sources: tuple[bytes, Sequence[int]] | None = None,
 ) -> Iterator[tuple[int, Outputs]]:
-    """A single time is that of all of them."""
+    """A single time is that of all of them. Of sources: how all begin, and the offsets behind it."""
     keys, values = BytesColumn.of(keys), BytesColumn.of(values)
     every = np.asarray(times, np.int64)
+    offsets = None if sources is None else as_text(np.asarray(sources[1], np.int64))
     parts = by_part(partitions_of(keys, partitions), partitions)
     for partition, rows in enumerate(parts):
         if len(rows):
@@ -189,4 +196,7 @@ def by_partition(
             if isinstance(times, int):
                 yield partition, here._replace(times=[times] * len(rows))
             else:
-                yield partition, here._replace(more={TIME: cast(Sequence[bytes], as_text(every[rows]))})
+                more = {TIME: as_text(every[rows])}
+                if sources is not None and offsets is not None:
+                    more[SOURCE] = taken_behind(sources[0], offsets, rows)
+                yield partition, here._replace(more=cast(dict[bytes, Sequence[bytes]], more))

@@ -8,9 +8,10 @@ batches) is made once for a run.
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from oncelog.flow.codecs import Codec, check_class, class_of, raw
+from oncelog.flow.codecs import Codec, check_class, class_of, decoded, raw
 from oncelog.flow.formats import ERROR, SOURCE, STAGE, TIME
 from oncelog.flow.messages import EMPTY, Changes, HourRows, Outputs, Records, Row, Stepped, Unworkable, Work
 from oncelog.flow.parts import Branch, FileSink, Node, Part, Sink
@@ -405,9 +406,22 @@ class PartWork(Work):
             if trail is not None:
                 trail.append((route.take_back, partition))
 
-        if key_of is None and not tells_source and self._has_one_sink:
+        if self._has_one_sink and key_of is not None:
+            self.takes_columns(push, partial(self._pass_on, route, key_of), reads_values=True)
+        elif self._has_one_sink and not tells_source:
             self._routed[push] = route
         return push
+
+    def _pass_on(self, route: Route, key_of: Callable[[Any], Any], records: Records) -> None:
+        """Under other keys, as `push` does with each of them."""
+        topic, (_, decode_value) = route.topic, self.decodes
+        values = list(decoded(records.values, decode_value))
+        keys = list(map(topic.key.encode, map(key_of, values)))
+        if None in keys:
+            raise ValueError("a record without a key stays in the partition that it comes from")
+        is_same = decode_value is raw.decode and topic.value is raw and None not in values
+        sources = (self._source, records.offsets) if route.tells_source else None
+        route.take(keys, records.values if is_same else values, records.times, sources)
 
 
 def takes_columns(part: Part) -> bool:

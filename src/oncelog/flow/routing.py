@@ -45,12 +45,18 @@ class Route:
         if len(self.known) > MOST_KNOWN:
             self.known.clear()
 
-    def take(self, keys: Sequence[bytes | None], values: Sequence[Any], times: Sequence[int]) -> None:
-        """All of them, or none where a value cannot be encoded."""
+    def take(
+        self,
+        keys: Sequence[bytes | None],
+        values: Sequence[Any],
+        times: Sequence[int],
+        sources: tuple[bytes, Sequence[int]] | None = None,
+    ) -> None:
+        """All of them, or none where a value cannot be encoded. Of sources: how all begin, and the offsets behind."""
         from oncelog.flow.numbered import by_partition, encoded
 
         data = encoded(self.topic.value, values)
-        self.columns = dict(by_partition(keys, data, times, self.topic.partitions))
+        self.columns = dict(by_partition(keys, data, times, self.topic.partitions, sources))
 
     def take_stored(self, keys: Sequence[bytes], stored: Sequence[bytes], codec: Codec[Any], time_ms: int) -> None:
         """The same of what this codec has encoded, all at one time."""

@@ -8,6 +8,7 @@ import numpy as np
 from oncelog.client.producer.buffers import Buffers
 from oncelog.records.column_types import BytesColumn, HeadersColumn, Int64s
 from oncelog.records.encode_columns import encode
+from oncelog.records.key_columns import taken
 
 __all__ = ["Buffers", "Columns", "column", "headers", "times_ms", "warm_up"]
 
@@ -44,15 +45,13 @@ def headers(columns: Mapping[bytes, Sequence[bytes]]) -> HeadersColumn | None:
     """Headers of the same names in each row."""
     if not columns:
         return None
-    count = len(next(iter(columns.values())))
-    cells = next(iter(columns.values()))
-    if len(columns) > 1:
-        cells = [cell for row in zip(*columns.values(), strict=True) for cell in row]
-    values = column(cells, 0)
-    assert values is not None
-    return HeadersColumn(
-        np.arange(0, len(cells) + 1, len(columns), dtype=np.int32), _repeated(list(columns), count), values
-    )
+    found = [BytesColumn.of(cells, 0) for cells in columns.values()]
+    count, width = len(found[0]), len(found)
+    values = found[0]
+    if width > 1:  # row by row
+        values = taken(BytesColumn.joined(found), np.arange(count * width).reshape(width, count).T.ravel())
+    ends = np.arange(0, count * width + 1, width, dtype=np.int32)
+    return HeadersColumn(ends, _repeated(list(columns), count), values)
 
 
 def _repeated(cells: list[bytes], times: int) -> BytesColumn:

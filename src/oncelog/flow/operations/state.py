@@ -1,9 +1,9 @@
 """A step with a state for each key, and one with timers, too."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from oncelog.flow.codecs import Codec, check_class, check_classes, class_of
+from oncelog.flow.codecs import Codec, check_class, check_classes, class_of, decoded
 from oncelog.flow.messages import EMPTY, Records
 from oncelog.flow.scope import Context, Make, Push, RunContext, Scope, ToTopic
 from oncelog.flow.stepping import Old, StepStates, Timed
@@ -14,14 +14,6 @@ if TYPE_CHECKING:
 Step = Callable[[Any, Any, Context[Any]], tuple[Any, Iterable[Any]]]
 
 _MISSING: Final = object()
-
-
-def decoded(cells: Sequence[bytes | None], decode: Callable[[bytes], Any]) -> Iterable[Any]:
-    if decode is bytes:
-        return cells  # they are
-    if None in cells:
-        return (None if cell is None else decode(cell) for cell in cells)
-    return map(decode, cells)  # type: ignore[arg-type]
 
 
 def _checked(name: str, kind: type | None, returned: Any) -> tuple[Any, Iterable[Any]]:
