@@ -1,7 +1,11 @@
-"""Time, passed in. No other module of the pure rooms or of the log may read a clock."""
+"""Time, passed in, and its units. No other module of the pure rooms or of the log may read a clock."""
 
 import time
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 60 * MINUTE_MS
+DAY_MS: Final = 24 * HOUR_MS
 
 _new = tuple.__new__
 

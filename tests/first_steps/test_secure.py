@@ -17,9 +17,10 @@ import oncelog
 from oncelog.cli import main
 from oncelog.client import Producer
 from oncelog.client.admin import AdminClient
+from oncelog.clock import DAY_MS
 from oncelog.cluster.stored_documents import change_in_folder
 from oncelog.embedded import open_broker
-from oncelog.first_steps.certificates import DAY_MS, ends_ms, make_authority, names_in, sign_server
+from oncelog.first_steps.certificates import ends_ms, make_authority, names_in, sign_server
 from oncelog.first_steps.files import RENEW_MS, SecureFolder, names_of, write_private
 from oncelog.first_steps.secured import SecuredService
 from oncelog.security.documents import Kind

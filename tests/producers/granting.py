@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
-from oncelog.clock import Clock, Now
+from oncelog.clock import DAY_MS, Clock, Now
 from oncelog.producers.leases import BLOCK_PIDS, Block, GrantHistory, Stock, first_leased
-from tests.producers.partition import DAY_MS
 
 NOTHING_KNOWN: Final = GrantHistory(DAY_MS)
 

@@ -3,11 +3,8 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from oncelog.clock import ManualClock, Now
+from oncelog.clock import DAY_MS, ManualClock, Now
 from oncelog.producers import Ceilings, Decision, Grants, ProducerLimits, ProducerMap
-
-HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
 
 
 @dataclass

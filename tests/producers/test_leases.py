@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.clock import ManualClock
+from oncelog.clock import DAY_MS, HOUR_MS, ManualClock
 from oncelog.producers.leases import (
     BLOCK_PIDS,
     END_OF_LEASED_PIDS,
@@ -18,7 +18,6 @@ from oncelog.producers.leases import (
 )
 from oncelog.producers.sequences import GENERATIONS
 from tests.producers.granting import Granting, Sequence
-from tests.producers.partition import DAY_MS, HOUR_MS
 
 
 def test_a_lease_has_a_random_generation_sequence_zero_and_how_long_it_lasts() -> None:

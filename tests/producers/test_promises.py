@@ -2,13 +2,13 @@
 
 from itertools import count
 
-from oncelog.clock import ManualClock
+from oncelog.clock import DAY_MS, HOUR_MS, ManualClock
 from oncelog.producers import Decision, ProducerLimits, ProducerMap
 from oncelog.producers.kafka_producers import GRACE_MS
 from oncelog.producers.leases import END_OF_LEASED_PIDS
 from oncelog.producers.sequences import GENERATIONS, SEQUENCES
 from tests.producers.granting import Granting, Sequence
-from tests.producers.partition import DAY_MS, HOUR_MS, Answer, Granted, Partition
+from tests.producers.partition import Answer, Granted, Partition
 
 PID = 42
 TOP = SEQUENCES - 1

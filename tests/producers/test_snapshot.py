@@ -3,9 +3,9 @@
 import pytest
 from crc32c import crc32c
 
-from oncelog.clock import Now
+from oncelog.clock import DAY_MS, HOUR_MS, Now
 from oncelog.producers import FIRST_KAFKA_PID, CorruptSnapshot, Decision, ProducerMap
-from tests.producers.partition import DAY_MS, HOUR_MS, Answer, Partition
+from tests.producers.partition import Answer, Partition
 
 HEAD_BYTES = 44
 PID, KAFKA_PID = 3, FIRST_KAFKA_PID + 5

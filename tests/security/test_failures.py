@@ -1,6 +1,7 @@
 """Hosts that fail too often, and how long that is held against them."""
 
-from oncelog.security.failures import MINUTE_MS, MOST_HOSTS, Failures
+from oncelog.clock import MINUTE_MS
+from oncelog.security.failures import MOST_HOSTS, Failures
 from oncelog.security.hosts import place_of
 
 

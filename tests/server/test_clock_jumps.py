@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog.clock import Now
+from oncelog.clock import DAY_MS, Now
 from oncelog.log.config import TimestampType
 from oncelog.producers import Decision
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.state import State
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import LEASED, SMALL, START_MS, open_log, put, values_in
-from tests.producers.partition import DAY_MS, Answer, Granted, Partition
+from tests.producers.partition import Answer, Granted, Partition
 from tests.server.groups.support import SESSION_MS, House, joined
 from tests.server.groups.test_coordinator import LOOK_MS, synced
 

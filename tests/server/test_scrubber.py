@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.clock import ManualClock, Now
+from oncelog.clock import DAY_MS, ManualClock, Now
 from oncelog.embedded import Server
 from oncelog.log.disk import RealDisk
 from oncelog.log.errors import Damaged
@@ -14,7 +14,6 @@ from oncelog.log.partition import PartitionLog
 from oncelog.server.exposition import exposition
 from oncelog.server.metrics import Metrics
 from oncelog.server.scrubber import RESTS, STATE_FILE, Scrubber
-from oncelog.server.settings import DAY_MS
 from oncelog.server.topics import Topics
 from tests.raw import RawConnection, batch
 from tests.server.topics_support import NOW, append, open_topics

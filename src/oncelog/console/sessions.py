@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
+from oncelog.clock import HOUR_MS
+
 TOKEN_BYTES: Final = 32
-LIFETIME_MS: Final = 12 * 3_600_000
-IDLE_MS: Final = 3_600_000
+LIFETIME_MS: Final = 12 * HOUR_MS
+IDLE_MS: Final = HOUR_MS
 MOST_OF_A_USER: Final = 10
 MOST: Final = 1_000
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncelog.client.net.connection import Endpoint
+from oncelog.clock import DAY_MS
 from oncelog.doctor.finding import Finding, note, ok
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.security.certificates import BadCertificate, Certificate, read_certificate
 from oncelog.wire.frames import MalformedFrame
 from oncelog.wire.requests import request_schema
 
-DAY_MS: Final = 86_400_000
 SOON_MS: Final = 14 * DAY_MS
 MOST_ANSWER_BYTES: Final = 64 * 1024
 # What is asked for. The answer has all that are enabled, whether this is one of them or not; where it is, the server

@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-DAY_MS: Final = 86_400_000
 AUTHORITY_DAYS: Final = 3650
 SERVER_DAYS: Final = 365
 CLOCKS_DIFFER_DAYS: Final = 1  # a client's clock may be behind

@@ -15,7 +15,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from oncelog.first_steps.certificates import DAY_MS, Pair, ends_ms, make_authority, names_in, sign_server
+from oncelog.clock import DAY_MS
+from oncelog.first_steps.certificates import Pair, ends_ms, make_authority, names_in, sign_server
 from oncelog.log.disk import RealDisk
 from oncelog.references import properties
 from oncelog.server.endpoints import WILDCARDS, Endpoint

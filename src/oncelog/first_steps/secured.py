@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from oncelog.clock import Clock
+from oncelog.clock import HOUR_MS, Clock
 from oncelog.first_steps.files import SecureFolder, names_of
 from oncelog.first_steps.greeting import greeting
 from oncelog.server.broker import Broker, bracketed
@@ -12,7 +12,7 @@ from oncelog.server.service import Service
 from oncelog.server.settings import Settings
 from oncelog.server.users import add_user
 
-RENEWAL_LOOK_MS: Final = 3_600_000
+RENEWAL_LOOK_MS: Final = HOUR_MS
 
 
 def make_certificates(settings: Settings, clock: Clock) -> None:

@@ -1,7 +1,6 @@
 """What the parts of a cell share: what they were given, the time, the sender, and what is asked for."""
 
 from collections.abc import Callable
-from typing import Final
 
 from oncelog.clock import Now
 from oncelog.flow.description import Holder, Limits, Stage
@@ -12,7 +11,6 @@ from oncelog.slots.batch import Batch
 from oncelog.slots.comparing import plain_headers
 from oncelog.slots.sender import Sender
 
-HOUR_MS: Final = 3_600_000  # of which files are
 
 Encode = Callable[[Outputs, int], bytearray]  # one batch, whose records carry this time
 

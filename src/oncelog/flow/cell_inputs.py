@@ -4,7 +4,8 @@ from collections import deque
 from collections.abc import Sequence
 from math import inf
 
-from oncelog.flow.cell_context import HOUR_MS, Context
+from oncelog.clock import HOUR_MS
+from oncelog.flow.cell_context import Context
 from oncelog.flow.formats import Commit, InputPosition, Plan, PlannedRows, Range, shown
 from oncelog.flow.messages import Expect, Fetch, Records
 from oncelog.flow.planning import Source, collected, plan_of, rows_size

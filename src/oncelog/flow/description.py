@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
+from oncelog.clock import DAY_MS, MINUTE_MS
 from oncelog.flow.formats import Tenancy
 from oncelog.slots import Place
-from oncelog.slots.limits import DAY_MS, MINUTE_MS, SETTLE_MS, SenderLimits
+from oncelog.slots.limits import SETTLE_MS, SenderLimits
 from oncelog.slots.tenure import LAST_EPOCH
 
 TENURE_MS: Final = 10 * MINUTE_MS

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import inspect
 
-from oncelog.flow.cell_context import HOUR_MS
+from oncelog.clock import HOUR_MS
 from oncelog.flow.codecs import info_of, text
 from oncelog.flow.messages import HourRows, Records, Unworkable
 from oncelog.flow.scope import Scope

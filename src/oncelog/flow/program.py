@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, cast, overload
 
 from crc32c import crc32c
 
+from oncelog.clock import MINUTE_MS
 from oncelog.flow.codecs import Codec, json_of, kind_of, shape_of
 from oncelog.flow.functions import check_begins, check_function
 from oncelog.flow.operations.call import calling
@@ -27,7 +28,6 @@ from oncelog.flow.parts import OTHER, SAME, Branch, FileSink, Node, Part, Sink
 from oncelog.flow.scope import Context, Make, Push, Scope
 from oncelog.flow.stepping import Old, Upgrade
 from oncelog.flow.topics import Dead, Topic
-from oncelog.slots.limits import MINUTE_MS
 
 K = TypeVar("K")
 V = TypeVar("V")

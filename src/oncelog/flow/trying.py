@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from oncelog.flow.cell_context import HOUR_MS
+from oncelog.clock import HOUR_MS
 from oncelog.flow.cell_files import file_name
 from oncelog.flow.folding import ByPlace, Fold, add
 from oncelog.flow.formats import ERROR, Claim, Commit, Held, InputPosition, OutputPosition, PlannedRows, Range

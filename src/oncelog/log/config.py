@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from oncelog.clock import DAY_MS
+
 MIB = 1024 * 1024
-DAY_MS = 24 * 60 * 60 * 1000
 NO_BOUND = 2**63 - 1
 MOST_INTERVAL_BYTES = 256 * 1024
 

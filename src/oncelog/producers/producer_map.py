@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import NamedTuple
 
-from oncelog.clock import Now
+from oncelog.clock import DAY_MS, Now
 from oncelog.producers import snapshot
 from oncelog.producers.bound_pids import number_of
 from oncelog.producers.ceilings import Ceilings
@@ -23,7 +23,6 @@ from oncelog.producers.sequences import SEQUENCE_MASK
 from oncelog.producers.transactions import Transactions
 
 FIRST_KAFKA_PID = 1 << 32
-DAY_MS = 86_400_000
 MOST_KEPT_BACK = 32  # between two chunks of bytes; within one there are as many as it holds
 
 

@@ -18,21 +18,21 @@ from oncelog.client.door import (
     forgotten_after_ms,
     until_heard,
 )
+from oncelog.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from oncelog.flow.errors import FlowRefused
 from oncelog.runner.agreeing import KIND as REGISTER
 from oncelog.runner.cluster import Cluster
 from oncelog.runner.layout import Layout, TopicIds
 from oncelog.runner.unread import to_read_all
-from oncelog.slots.limits import MINUTE_MS
 
 _log: Final = logging.getLogger("oncelog.flow")
 
 MAKING_MS: Final = 30_000
 HEARD: Final = Patience(1.0)
 CLUSTER_DEFAULT: Final = -1  # replicas
-UNKNOWN_MEMORY_MS: Final = 60 * MINUTE_MS  # where a broker does not say for how long it remembers a producer
-LEAST_TOMBSTONES_MS: Final = 24 * 60 * MINUTE_MS  # as Kafka has it; longer than any restore of a cell
-LEAST_LAG_MS: Final = 24 * 60 * MINUTE_MS  # of compacted outputs: longer than most outages
+UNKNOWN_MEMORY_MS: Final = HOUR_MS  # where a broker does not say for how long it remembers a producer
+LEAST_TOMBSTONES_MS: Final = DAY_MS  # as Kafka has it; longer than any restore of a cell
+LEAST_LAG_MS: Final = DAY_MS  # of compacted outputs: longer than most outages
 BEFORE_MAX: Final = "message.timestamp.before.max.ms"  # Kafka 3.6 and newer
 MOST_BATCH_BYTES: Final = 16 << 20  # of a commit
 COMMIT_RECORD_BYTES: Final = 64 << 10  # what a commit has beside the state's entries

@@ -3,10 +3,10 @@
 from collections import OrderedDict
 from typing import NamedTuple
 
+from oncelog.clock import MINUTE_MS
 from oncelog.security.hosts import place_of
 
 MOST_HOSTS = 4096
-MINUTE_MS = 60_000
 
 
 class _Spent(NamedTuple):

@@ -14,6 +14,7 @@ from threading import Thread
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from oncelog.clock import MINUTE_MS
 from oncelog.log.config import LogConfig
 from oncelog.records.errors import InvalidRecord, TooLarge
 from oncelog.records.header import CODEC_MASK, HEADER_BYTES, MIN_RECORD_BYTES, BatchHeader, Buffer, read_header
@@ -32,7 +33,6 @@ LIGHT_RECORDS_COMPILED = 1_000_000
 FEW_RECORDS_BYTES = LIGHT_RECORDS * MIN_RECORD_BYTES  # fewer than that are in a batch of this size
 WORTH_COMPILED_RECORDS = 4
 WORTH_FETCHING_RECORDS = 1_000_000  # within a minute: half a second of it
-MINUTE_MS = 60_000
 
 ATTRIBUTES_AT = 22  # the byte that has the codec
 _COUNT_AT = 57

@@ -5,9 +5,8 @@ A part of the table in `settings.py`, which says how settings are written.
 
 from dataclasses import dataclass
 
+from oncelog.clock import HOUR_MS
 from oncelog.settings.declaring import boolean, integer, long, text, texts
-
-HOUR_MS = 60 * 60_000
 
 
 @dataclass(slots=True, kw_only=True)

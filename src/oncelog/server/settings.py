@@ -8,13 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from oncelog.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from oncelog.server.entry_settings import EntrySettings
 from oncelog.settings import LONG_MAX, Setting, SettingsError
 from oncelog.settings.declaring import boolean, declared, integer, long, number, text, texts
-
-MINUTE_MS = 60_000
-HOUR_MS = 60 * MINUTE_MS
-DAY_MS = 24 * HOUR_MS
 
 
 @dataclass(slots=True, kw_only=True)

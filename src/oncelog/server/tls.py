@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Iterable
 from typing import Final
 
-from oncelog.clock import Clock
+from oncelog.clock import DAY_MS, Clock
 from oncelog.security.certificates import BadCertificate, read_certificate
 from oncelog.security.principal_mapping import NoRule, PrincipalMapping
 from oncelog.server.endpoints import Endpoint
@@ -19,7 +19,7 @@ from oncelog.settings import SettingsError
 logger = logging.getLogger(__name__)
 
 LOOK_MS: Final = 5_000
-REMIND_MS: Final = 24 * 3_600_000
+REMIND_MS: Final = DAY_MS
 KNOWN_NAMES: Final = 1024  # of certificates that are mapped already
 
 Signature = tuple[tuple[int, int, int] | None, ...]

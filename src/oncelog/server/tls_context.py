@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from oncelog.clock import DAY_MS, HOUR_MS
 from oncelog.security.certificates import BadCertificate, Certificate, read_certificate
 from oncelog.security.pem import MOST_CHARACTERS, Block, Unreadable, blocks
 from oncelog.server.settings import Settings
 from oncelog.settings import SettingsError
 
-DAY_MS: Final = 86_400_000
 SOON_MS: Final = 14 * DAY_MS  # a program that renews certificates does so sooner
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -48,7 +48,7 @@ class TlsContext:
 
 
 def _days(ms: int) -> str:
-    return f"{ms // DAY_MS} days" if ms >= 2 * DAY_MS else f"{ms // 3_600_000} hours"
+    return f"{ms // DAY_MS} days" if ms >= 2 * DAY_MS else f"{ms // HOUR_MS} hours"
 
 
 def make_context(listener: str, settings: Settings, client_auth: str) -> TlsContext:

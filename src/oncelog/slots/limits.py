@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
+from oncelog.clock import DAY_MS
 from oncelog.slots.lease import FOREVER_MS
 
-MINUTE_MS = 60_000
-DAY_MS = 1440 * MINUTE_MS
 SETTLE_MS = 10_000
 
 

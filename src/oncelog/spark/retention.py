@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-DAY_MS = 86_400_000
+from oncelog.clock import DAY_MS
 
 
 def kept_ms(config: Callable[[str], str | None]) -> int | None:

@@ -13,10 +13,10 @@ from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.engine import Engine
 from oncelog.client.properties import admin_settings, producer_settings
 from oncelog.client.saving.memory import forgotten_after_ms
+from oncelog.clock import DAY_MS
 from oncelog.embedded import Server
 from oncelog.records.build import build_batch
 from oncelog.slots.batch import Batch
-from oncelog.slots.limits import DAY_MS
 from oncelog.slots.messages import BatchAnswer
 from oncelog.wire.own import LEASE_PID_KEY
 from tests.client.net.fake_broker import FakeBroker

@@ -4,12 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from oncelog.clock import DAY_MS, HOUR_MS
 from oncelog.client.properties.addresses import Address, parse_servers
 from oncelog.settings import INT_MAX
 from oncelog.settings.declaring import boolean, callback, choice, integer, text
 
-DAY_MS = 24 * 60 * 60 * 1000
-HOUR_MS = 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from oncelog.client.properties.common import DAY_MS, HOUR_MS, ClientSettings
+from oncelog.client.properties.common import ClientSettings
+from oncelog.clock import DAY_MS, HOUR_MS
 from oncelog.settings import INT_MAX
 from oncelog.settings.declaring import boolean, callback, choice, integer, text
 

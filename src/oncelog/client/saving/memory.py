@@ -9,6 +9,7 @@ timestamps, which then travel one batch at a time, and a look into the log at a 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from oncelog.clock import HOUR_MS
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.leaders import answers_of_leaders, by_topic, refusal
 from oncelog.client.net.retry import Outcomes, Patience, ask
@@ -19,7 +20,7 @@ from oncelog.wire.requests import RequestSchema
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
 
-UNKNOWN_MS: Final = 3_600_000
+UNKNOWN_MS: Final = HOUR_MS
 BROKER: Final = 4  # the kind of resource
 MOST_LETTERS: Final = 20  # of a number of 64 bits
 NAMES: Final = ("producer.id.expiration.ms", "transactional.id.expiration.ms")

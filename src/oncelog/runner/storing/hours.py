@@ -3,7 +3,7 @@ The first process that notices writes it; records that are late come in files of
 
 from typing import Final
 
-from oncelog.flow.cell_context import HOUR_MS
+from oncelog.clock import HOUR_MS
 from oncelog.flow.filing import SUCCESS, folder_of, hour_of
 from oncelog.runner.storing.place import FilePlace, Unreachable, told
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from typing import TypeVar
 
-from oncelog.clock import Clock, Now
+from oncelog.clock import MINUTE_MS, Clock, Now
 from oncelog.log.work_steps import Pauses, Steps, at_once
 from oncelog.server.alarms import Alarms, CallLater, InTurns, TimerHandle
 from oncelog.server.coordinator_topic import KeyValue
@@ -18,7 +18,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.consumer.coordinator import ConsumerGroups
 from oncelog.server.groups.consumer.group import ConsumerGroup
 from oncelog.server.groups.effect_telling import are_many, once_settled, telling
-from oncelog.server.groups.forgetting import MINUTE_MS, REMOVED_AT_A_TIME, Forgetting
+from oncelog.server.groups.forgetting import REMOVED_AT_A_TIME, Forgetting
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.in_transactions import CommitsInTransactions
 from oncelog.server.groups.limits import limits_of

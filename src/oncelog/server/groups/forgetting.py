@@ -5,7 +5,7 @@ groups. Another broker does it for the groups that it coordinates.
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from oncelog.clock import Now
+from oncelog.clock import MINUTE_MS, Now
 from oncelog.log.work_steps import Pauses
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.offsets import TopicPartition, expired
@@ -16,7 +16,6 @@ from oncelog.server.topics import Topics
 
 logger = logging.getLogger(__name__)
 
-MINUTE_MS = 60_000
 REMOVED_AT_A_TIME = 500  # offsets: a millisecond or two
 
 Stale = tuple[str, str, Mapping[int, CommittedOffset]]  # topic, group, and what it has committed by partition

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from oncelog.clock import Clock, Now
+from oncelog.clock import MINUTE_MS, Clock, Now
 from oncelog.log.partition import End, Fate
 from oncelog.log.work_steps import Pauses, Steps
 from oncelog.server.alarms import Alarms, CallLater, InTurns, TimerHandle
@@ -30,7 +30,6 @@ from oncelog.transactions.states import Done, Refusal, State
 
 logger = logging.getLogger(__name__)
 
-MINUTE_MS = 60_000
 LOOKED_AT = 500  # ids in a step
 TIMEOUTS, EXPIRY = "timeouts", "expiry"
 AGAIN_S = 0.1
