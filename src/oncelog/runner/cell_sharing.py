@@ -18,6 +18,7 @@ from oncelog.flow.program import Program
 from oncelog.runner.engine import OUTRANKED, Engine, Share
 from oncelog.runner.life import CLOCK
 from oncelog.runner.run_watching import Wake, WatchingEngine, failures
+from oncelog.slots import AnyPlace
 
 _log: Final = logging.getLogger("oncelog.flow")
 
@@ -28,8 +29,6 @@ POLL_EVERY_S: Final = 1.0
 LEAVES_S: Final = 3.0
 AGAIN_S: Final = 1.0  # where clocks differ, a cell may have been held by a process whose clock is ahead
 
-Partition = tuple[str, int]
-
 
 class SharingEngine(WatchingEngine):
     """The listener of its group, too."""
@@ -39,7 +38,7 @@ class SharingEngine(WatchingEngine):
         self._stages = {stage.journal: stage.name for stage in self.layout.stages}
         self._wake: Wake
         self._group: Group | None = None
-        self._held: frozenset[Partition] = frozenset()
+        self._held: frozenset[AnyPlace] = frozenset()
         self._engine: Engine | None = None
 
     # --- its life
@@ -93,11 +92,11 @@ class SharingEngine(WatchingEngine):
 
     # --- what the group says
 
-    async def revoked(self, partitions: frozenset[Partition], *, is_lost: bool) -> None:
+    async def revoked(self, partitions: frozenset[AnyPlace], *, is_lost: bool) -> None:
         self._held -= partitions
         await self._let_go()
 
-    async def assigned(self, added: frozenset[Partition]) -> None:
+    async def assigned(self, added: frozenset[AnyPlace]) -> None:
         await self._let_go()
         self._held |= added
         if self._held:

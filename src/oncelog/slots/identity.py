@@ -17,6 +17,9 @@ class Place(NamedTuple):
     partition: int
 
 
+AnyPlace = tuple[str, int]  # a Place, or what is equal to one
+
+
 class Identity(NamedTuple):
     """Who writes: the proposal's pid and generation, Kafka's producer id and epoch."""
 

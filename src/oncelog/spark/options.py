@@ -9,20 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from oncelog.client.door import EARLIEST, LATEST
 from oncelog.references import resolved
 from oncelog.settings import Setting, SettingsError, nearest
+from oncelog.slots import AnyPlace
 from oncelog.spark import kafka_properties
 from oncelog.spark.kafka_properties import PREFIX, BadProperty
 from oncelog.spark.option import READ, SINK, STREAM, WRITE, BadOption, value_of
 from oncelog.spark.option_table import BY_NAME, NOT_FOR_A_STREAM, SOURCE, TARGET
 from oncelog.spark.source.bounds import (
-    EARLIEST,
     FROM_EARLIEST,
     FROM_LATEST,
-    LATEST,
     Bound,
     Offsets,
-    Partition,
     Time,
     Times,
 )
@@ -40,7 +39,7 @@ class SourceOptions:
     group_id: str | None = None
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
-    partitions: tuple[Partition, ...] | None = None
+    partitions: tuple[AnyPlace, ...] | None = None
     start: Bound = FROM_EARLIEST
     end: Bound = FROM_LATEST
     no_match: str = "error"
@@ -193,7 +192,7 @@ def _check_bounds(start: Bound, end: Bound) -> None:
         raise BadOption(f"startingTimestamp {start.timestamp_ms} is greater than endingTimestamp {end.timestamp_ms}")
 
 
-def _check_order(start: Mapping[Partition, int], end: Mapping[Partition, int], what: str) -> None:
+def _check_order(start: Mapping[AnyPlace, int], end: Mapping[AnyPlace, int], what: str) -> None:
     if start.keys() != end.keys():
         only = ", ".join(_named(each) for each in sorted(start.keys() ^ end.keys()))
         raise BadOption(f"the starting and the ending {what}s name different partitions: {only} only in one of them")
@@ -205,5 +204,5 @@ def _check_order(start: Mapping[Partition, int], end: Mapping[Partition, int], w
             )
 
 
-def _named(partition: Partition) -> str:
+def _named(partition: AnyPlace) -> str:
     return f"{partition[0]}-{partition[1]}"

@@ -17,11 +17,12 @@ from oncelog.client.consumer.range_engine import Bounds
 from oncelog.client.consumer.ranges import Range
 from oncelog.client.errors import KafkaError
 from oncelog.client.fetching.fetcher import Fetcher
-from oncelog.client.fetching.values import Fetch, Fetched, Leader, Partition
+from oncelog.client.fetching.values import Fetch, Fetched, Leader
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.properties import consumer_settings
 from oncelog.client.types import TopicPartition
 from oncelog.embedded import Server
+from oncelog.slots import AnyPlace
 from tests.client.consumer.conftest import MakeConsumer
 from tests.client.consumer.reading import PATIENCE_S, beginning, take, write
 from tests.client.fetching.test_batches import data_batch
@@ -29,7 +30,7 @@ from tests.client.inside import driver_of
 from tests.raw import RawConnection
 from tests.waiting import until
 
-A: Partition = ("a", 0)
+A: AnyPlace = ("a", 0)
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 END = 9
 DAMAGED = 3  # the first offset of the second of three batches

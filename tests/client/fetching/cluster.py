@@ -17,10 +17,10 @@ from oncelog.client.fetching.values import (
     FindOffsets,
     Leader,
     OffsetFound,
-    Partition,
 )
 from oncelog.records.build import build_batch
 from oncelog.records.header import stamp
+from oncelog.slots import AnyPlace
 
 NOT_LEADER, FENCED, UNKNOWN_EPOCH, OUT_OF_RANGE, OFFSET_NOT_AVAILABLE = 6, 74, 75, 1, 78
 NODES = (1, 2, 3)
@@ -89,12 +89,12 @@ class SimulatedPartition:
 
 
 class SimulatedCluster:
-    def __init__(self, partitions: list[Partition], chance: random.Random) -> None:
+    def __init__(self, partitions: list[AnyPlace], chance: random.Random) -> None:
         self.partitions = {each: SimulatedPartition(chance) for each in partitions}
         self.is_faulty = True
         self._chance = chance
 
-    def metadata(self) -> dict[Partition, Leader]:
+    def metadata(self) -> dict[AnyPlace, Leader]:
         """From a broker that may lag behind."""
         known = {}
         for each, partition in self.partitions.items():

@@ -14,14 +14,14 @@ from oncelog.client.fetching.values import (
     FindOffsets,
     NeedCommitted,
     NeedMetadata,
-    Partition,
 )
 from oncelog.error_codes import ErrorCodes
 from oncelog.records.header import headers
 from oncelog.records.read import records_of
+from oncelog.slots import AnyPlace
 from tests.client.fetching.cluster import SimulatedCluster
 
-PARTITIONS: list[Partition] = [("a", 0), ("a", 1), ("b", 0)]
+PARTITIONS: list[AnyPlace] = [("a", 0), ("a", 1), ("b", 0)]
 LIMITS = FetchLimits(
     partition_max_bytes=400, max_bytes=900, queued_bytes=2_000, queued_records=20, reset="earliest", reports_end=True
 )

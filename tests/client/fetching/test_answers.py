@@ -21,16 +21,16 @@ from oncelog.client.fetching.values import (
     NeedCommitted,
     NeedMetadata,
     OffsetFound,
-    Partition,
 )
 from oncelog.error_codes import ErrorCodes
+from oncelog.slots import AnyPlace
 from tests.client.fetching.test_batches import data_batch
 
-A: Partition = ("a", 0)
-B: Partition = ("b", 0)
+A: AnyPlace = ("a", 0)
+B: AnyPlace = ("b", 0)
 
 
-def machine_at(offset: int, epoch: int = -1, *, partitions: tuple[Partition, ...] = (A,), **limits: Any) -> Fetcher:
+def machine_at(offset: int, epoch: int = -1, *, partitions: tuple[AnyPlace, ...] = (A,), **limits: Any) -> Fetcher:
     machine = Fetcher(FetchLimits(**limits))
     for each in partitions:
         machine.assign(each, offset, epoch)
@@ -44,7 +44,7 @@ def only(actions: list[Action]) -> Any:
     return action
 
 
-def answer(partition: Partition = A, error: int = 0, records: bytes = b"", **more: Any) -> Fetched:
+def answer(partition: AnyPlace = A, error: int = 0, records: bytes = b"", **more: Any) -> Fetched:
     said = {"high_watermark": 100, "last_stable_offset": 100, "preferred_replica": -1, "leader": None} | more
     high_watermark, last_stable_offset, preferred_replica, leader = said.values()
     return Fetched(partition, error, high_watermark, last_stable_offset, 0, [], preferred_replica, records, leader)

@@ -27,7 +27,6 @@ from oncelog.client.groups.membership_steps import (
     Revoke,
     Sync,
 )
-from oncelog.client.groups.protocol import Partition
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.messages import (
@@ -40,6 +39,7 @@ from oncelog.server.groups.messages import (
     Replaced,
     SyncRequest,
 )
+from oncelog.slots import AnyPlace
 from tests.model.events import Events
 
 SESSION_MS = 2000
@@ -56,7 +56,7 @@ class Sim:
     name: str
     machine: Membership | ConsumerMembership
     topics: set[str] = field(default_factory=set)
-    owned: set[Partition] = field(default_factory=set)
+    owned: set[AnyPlace] = field(default_factory=set)
     errors: list[KafkaError] = field(default_factory=list)
     is_dead: bool = False
 
@@ -129,7 +129,7 @@ class World(Events, ABC):
     def __init__(self, seed: int) -> None:
         super().__init__(1)
         self.chance = Random(seed)
-        self.owners: dict[Partition, Sim] = {}
+        self.owners: dict[AnyPlace, Sim] = {}
         self.members: list[Sim] = []
         self.loses = 0.0  # how likely a request, or its answer, is lost
         self.lines: list[str] = []

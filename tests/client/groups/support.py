@@ -6,10 +6,10 @@ from typing import Any
 
 from oncelog.client.errors import KafkaError
 from oncelog.client.groups.coordinator import Group
-from oncelog.client.groups.protocol import Partition
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.properties import consumer_settings
 from oncelog.clock import monotonic_s
+from oncelog.slots import AnyPlace
 
 PATIENCE_S = 60
 CONSUMER = "consumer"  # in the place of an assignor: KIP-848, in which the broker shares out
@@ -35,7 +35,7 @@ class Ours:
         }
         self.settings = consumer_settings(given)
         self.brokers = Brokers(self.settings)
-        self.owned: set[Partition] = set()
+        self.owned: set[AnyPlace] = set()
         self.told: list[tuple[Any, ...]] = []
         self.errors: list[KafkaError] = []
         self.changed = asyncio.Event()
@@ -56,13 +56,13 @@ class Ours:
         await self.group.leave()
         await self.brokers.close()
 
-    async def revoked(self, partitions: frozenset[Partition], *, is_lost: bool) -> None:
+    async def revoked(self, partitions: frozenset[AnyPlace], *, is_lost: bool) -> None:
         assert partitions <= self.owned
         self.owned -= partitions
         self.told.append(("lost" if is_lost else "revoked", sorted(partitions)))
         self.changed.set()
 
-    async def assigned(self, added: frozenset[Partition]) -> None:
+    async def assigned(self, added: frozenset[AnyPlace]) -> None:
         assert not added & self.owned
         self.owned |= added
         self.told.append(("assigned", sorted(added)))

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.client.groups.assignors import ASSIGNORS, Candidate, Shares
-from oncelog.client.groups.protocol import Partition, Subscription
+from oncelog.client.groups.protocol import Subscription
+from oncelog.slots import AnyPlace
 from tests.client.groups.java_cases import ask_java
 from tests.peers.jars import MissingPeer, kafka_jars, need_or_skip
 
@@ -43,7 +44,7 @@ def members_of(case: dict[str, Any]) -> list[Candidate]:
     ]
 
 
-def places(answer: dict[str, list[list[Any]]]) -> dict[str, set[Partition]]:
+def places(answer: dict[str, list[list[Any]]]) -> dict[str, set[AnyPlace]]:
     return {member_id: {(topic, partition) for topic, partition in pairs} for member_id, pairs in answer.items()}
 
 
@@ -81,15 +82,15 @@ def test_no_more_partitions_change_hands_than_with_kafkas_own_assignor(name: str
     assert compared > 40
 
 
-def size(shares: dict[str, set[Partition]]) -> int:
+def size(shares: dict[str, set[AnyPlace]]) -> int:
     return sum(len(found) for found in shares.values())
 
 
-def unevenness(shares: dict[str, set[Partition]]) -> int:
+def unevenness(shares: dict[str, set[AnyPlace]]) -> int:
     return sum(len(found) ** 2 for found in shares.values())
 
 
-def taken_away(case: dict[str, Any], shares: dict[str, set[Partition]]) -> int:
+def taken_away(case: dict[str, Any], shares: dict[str, set[AnyPlace]]) -> int:
     return sum(
         tuple(each) not in shares[member["id"]] and each[0] in member["topics"]
         for member in case["members"]

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.client.door import EARLIEST, LATEST
 from oncelog.spark.option import BadOption
 from oncelog.spark.option_table import SOURCE, TARGET
 from oncelog.spark.options import SinkOptions, SourceOptions, check_source_options, sink_options, source_options
-from oncelog.spark.source.bounds import EARLIEST, FROM_EARLIEST, FROM_LATEST, LATEST, Offsets, Time, Times
+from oncelog.spark.source.bounds import FROM_EARLIEST, FROM_LATEST, Offsets, Time, Times
 from tests.spark.options_page import page
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}

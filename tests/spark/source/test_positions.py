@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.client.consumer.ranges import Range
-from oncelog.spark.source.bounds import INT64_MAX, Partition
+from oncelog.settings import LONG_MAX
+from oncelog.slots import AnyPlace
 from oncelog.spark.source.errors import SourceError
 from oncelog.spark.source.positions import Offsets, Positions, Split, from_json, limited, ranges, split
 
@@ -47,7 +48,7 @@ def test_an_offset_looks_as_that_of_sparks_own_source() -> None:
 
 
 @given(st.lists(st.tuples(PARTITIONS, st.integers(0, 1000), st.integers(-5, 3000)), max_size=6), SPLITS)
-def test_cut_ranges_hold_each_offset_once_and_in_order(whole: list[tuple[Partition, int, int]], by: Split) -> None:
+def test_cut_ranges_hold_each_offset_once_and_in_order(whole: list[tuple[AnyPlace, int, int]], by: Split) -> None:
     given_ranges = [
         Range(*partition, start, start + size) for partition, start, size in {each[0]: each for each in whole}.values()
     ]
@@ -100,7 +101,7 @@ def test_a_partition_that_is_gone_has_no_part_in_the_batch() -> None:
 @given(
     st.dictionaries(PARTITIONS, st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1), st.integers(1, 5000)
 )
-def test_a_limit_is_shared_by_what_waits_and_starves_nobody(sizes: dict[Partition, tuple[int, int]], most: int) -> None:
+def test_a_limit_is_shared_by_what_waits_and_starves_nobody(sizes: dict[AnyPlace, tuple[int, int]], most: int) -> None:
     begin = {each: start for each, (start, _) in sizes.items()}
     until = {each: start + size for each, (start, size) in sizes.items()}
     ends = limited(begin, until, most)
@@ -113,4 +114,4 @@ def test_a_limit_is_shared_by_what_waits_and_starves_nobody(sizes: dict[Partitio
 
 
 def test_a_limit_beyond_all_offsets_is_no_limit() -> None:
-    assert limited({("t", 0): 5}, {("t", 0): 50}, INT64_MAX) == {("t", 0): 50}
+    assert limited({("t", 0): 5}, {("t", 0): 50}, LONG_MAX) == {("t", 0): 50}

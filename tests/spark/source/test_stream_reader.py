@@ -14,11 +14,12 @@ from pyspark.sql.types import BinaryType, IntegerType, StructType
 from oncelog.client.consumer import range_engine, ranges
 from oncelog.client.consumer.consumer import Consumer
 from oncelog.client.consumer.ranges import DataLost, Range
+from oncelog.client.door import LATEST
 from oncelog.client.types import TopicPartition
 from oncelog.clock import monotonic_s
+from oncelog.slots import AnyPlace
 from oncelog.spark.option import BadOption
 from oncelog.spark.source import group, stream
-from oncelog.spark.source.bounds import LATEST, Partition
 from oncelog.spark.source.broker_offsets import NoSuchTopic, Planner
 from oncelog.spark.source.columns import schema
 from oncelog.spark.source.errors import SourceError
@@ -314,7 +315,7 @@ def test_a_topic_that_is_made_anew_while_a_batch_is_planned_is_read_by_the_id_th
     (known,) = raw.call("metadata", 12, topics=[{"topic_id": None, "name": topic}]).topics
     asked, times = Planner.offsets, list[int]()
 
-    def made_anew_meanwhile(planner: Planner, offsets: dict[Partition, int], *more: Any) -> dict[Partition, int]:
+    def made_anew_meanwhile(planner: Planner, offsets: dict[AnyPlace, int], *more: Any) -> dict[AnyPlace, int]:
         if LATEST in offsets.values() and not times:
             times.append(LATEST)
             made_anew(raw, topic, 20)

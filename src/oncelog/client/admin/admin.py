@@ -32,12 +32,11 @@ from oncelog.client.admin.values import (
 )
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.groups.protocol import Partition
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.loop_thread import LoopThread
 from oncelog.client.properties import admin_settings
 from oncelog.client.types import NewPartitions, NewTopic, TopicPartition
-from oncelog.slots import Place
+from oncelog.slots import AnyPlace, Place
 
 T = TypeVar("T")
 Key = TypeVar("Key", bound=Hashable)
@@ -129,7 +128,7 @@ class Admin:
         copied after this is answered: `list_partition_reassignments` says what still moves."""
         by_place = {(each.topic, each.partition): target for each, target in targets.items()}
 
-        async def ask(brokers: Brokers, wanted: Mapping[Partition, int], timeouts: Timeouts) -> dict[Partition, Any]:
+        async def ask(brokers: Brokers, wanted: Mapping[AnyPlace, int], timeouts: Timeouts) -> dict[AnyPlace, Any]:
             return await cluster.alter_partition_reassignments(brokers, by_place, timeouts)
 
         return self._by_partition(list(targets), ask, request_timeout)
@@ -402,7 +401,7 @@ class Admin:
     def _by_partition(
         self,
         given: Sequence[TopicPartition],
-        ask: Callable[[Brokers, Mapping[Partition, int], Timeouts], Coroutine[Any, Any, dict[Partition, Any]]],
+        ask: Callable[[Brokers, Mapping[AnyPlace, int], Timeouts], Coroutine[Any, Any, dict[AnyPlace, Any]]],
         request_timeout_s: float,
         operation_timeout_s: float = 0,
     ) -> dict[TopicPartition, "Future[Any]"]:

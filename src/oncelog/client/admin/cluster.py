@@ -7,11 +7,10 @@ from oncelog.client.admin.timeouts import Timeouts, refusal
 from oncelog.client.admin.values import BrokerDescription, ClusterDescription, Move, Replicas
 from oncelog.client.errors import KafkaError, KafkaException, error_of
 from oncelog.client.fetching.values import LATEST
-from oncelog.client.groups.protocol import Partition
 from oncelog.client.net import offsets as net_offsets
 from oncelog.client.net.leaders import by_topic
 from oncelog.client.net.retry import Outcomes
-from oncelog.slots import Place
+from oncelog.slots import AnyPlace, Place
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -111,10 +110,10 @@ async def log_ends(
     return {key: outcome for key, outcome in found.items() if not isinstance(outcome, KafkaException)}
 
 
-async def elect_leaders(brokers: "Brokers", partitions: Iterable[Partition], timeouts: Timeouts) -> Outcomes[Partition]:
+async def elect_leaders(brokers: "Brokers", partitions: Iterable[AnyPlace], timeouts: Timeouts) -> Outcomes[AnyPlace]:
     """The preferred ones; False where they lead already. Asked once: a replica that is down stays so for a while."""
 
-    async def once(left: list[Partition]) -> Outcomes[Partition]:
+    async def once(left: list[AnyPlace]) -> Outcomes[AnyPlace]:
         def build(spoken: Any) -> Any:
             topics = tuple(
                 spoken.new("TopicPartitions", topic=topic, partitions=tuple(indexes))
@@ -148,9 +147,9 @@ def _election(code: int, message: str | None) -> KafkaException | KafkaError | b
 
 
 async def alter_partition_reassignments(
-    brokers: "Brokers", targets: Mapping[Partition, Sequence[int] | None], timeouts: Timeouts
-) -> Outcomes[Partition]:
-    async def once(left: list[Partition]) -> Outcomes[Partition]:
+    brokers: "Brokers", targets: Mapping[AnyPlace, Sequence[int] | None], timeouts: Timeouts
+) -> Outcomes[AnyPlace]:
+    async def once(left: list[AnyPlace]) -> Outcomes[AnyPlace]:
         def partition(spoken: Any, topic: str, index: int) -> Any:
             target = targets[topic, index]
             replicas = None if target is None else tuple(target)

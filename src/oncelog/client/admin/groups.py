@@ -4,12 +4,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from oncelog.slots import AnyPlace
 from oncelog.client.admin.timeouts import Timeouts, refusal
 from oncelog.client.admin.values import GroupDescription, GroupListing, GroupOffsets, MemberDescription
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of
 from oncelog.client.groups import commits
 from oncelog.client.groups.membership_steps import Member
-from oncelog.client.groups.protocol import MalformedMessage, Partition, decode_assignment
+from oncelog.client.groups.protocol import MalformedMessage, decode_assignment
 from oncelog.client.net.retry import Outcomes
 from oncelog.client.types import OFFSET_INVALID, TopicPartition
 
@@ -161,7 +162,7 @@ def _description(said: Any, node_id: int) -> GroupDescription:
     )
 
 
-def _assigned(assignment: bytes) -> tuple[Partition, ...]:
+def _assigned(assignment: bytes) -> tuple[AnyPlace, ...]:
     """Groups of other kinds (Connect's) put other bytes there."""
     try:
         return tuple(sorted(decode_assignment(assignment)))
@@ -272,7 +273,7 @@ async def _offsets_changed(
     return GroupOffsets(wanted.group_id, outcome)
 
 
-def _told(codes: dict[Partition, int], given: dict[Partition, TopicPartition]) -> list[TopicPartition] | KafkaException:
+def _told(codes: dict[AnyPlace, int], given: dict[AnyPlace, TopicPartition]) -> list[TopicPartition] | KafkaException:
     """One error that all have is the group's; else each has its own."""
     if codes and len(set(codes.values())) == 1 and (failure := refusal(next(iter(codes.values())))):
         return failure

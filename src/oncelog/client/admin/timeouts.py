@@ -12,8 +12,8 @@ from oncelog.client.net.retry import UNKNOWN, Key, Outcomes, Patience, ask_for_e
 from oncelog.clock import monotonic_s
 
 if TYPE_CHECKING:
-    from oncelog.client.groups.protocol import Partition
     from oncelog.client.net.brokers import Brokers
+    from oncelog.slots import AnyPlace
 
 T = TypeVar("T")
 
@@ -66,9 +66,9 @@ class Timeouts:
     async def ask_leaders(
         self,
         brokers: "Brokers",
-        partitions: "Iterable[Partition]",
-        ask_node: "Callable[[int, list[Partition]], Awaitable[Mapping[Partition, Any]]]",
-    ) -> "Outcomes[Partition]":
+        partitions: "Iterable[AnyPlace]",
+        ask_node: "Callable[[int, list[AnyPlace]], Awaitable[Mapping[AnyPlace, Any]]]",
+    ) -> "Outcomes[AnyPlace]":
         return await ask_leaders(brokers, partitions, ask_node, self.patience, began_s=self.began_s, is_fresh=True)
 
     async def ask_controller(self, brokers: "Brokers", name: str, build: Callable[[Any], Any]) -> Any:

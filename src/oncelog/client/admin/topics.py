@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 from oncelog.client.admin.timeouts import Timeouts, refusal
 from oncelog.client.admin.values import DeletedRecords, FoundOffset, LeaseState, PartitionLeases, ProducerState
 from oncelog.client.errors import KafkaError
-from oncelog.client.groups.protocol import Partition
 from oncelog.client.net import offsets as net_offsets
 from oncelog.client.net.leaders import by_topic
 from oncelog.client.net.retry import Outcomes
 from oncelog.client.types import NewPartitions, NewTopic
+from oncelog.slots import AnyPlace
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -131,10 +131,10 @@ def _said(answer: Any) -> str | None:
 # --- what is asked of leaders
 
 
-async def list_offsets(brokers: "Brokers", wanted: Mapping[Partition, int], timeouts: Timeouts) -> Outcomes[Partition]:
+async def list_offsets(brokers: "Brokers", wanted: Mapping[AnyPlace, int], timeouts: Timeouts) -> Outcomes[AnyPlace]:
     """Offsets by timestamp; -1 is the end, -2 the beginning, -3 the record with the greatest timestamp."""
 
-    async def ask_node(node_id: int, partitions: list[Partition]) -> Outcomes[Partition]:
+    async def ask_node(node_id: int, partitions: list[AnyPlace]) -> Outcomes[AnyPlace]:
         asked = [(partition, NO_EPOCH, wanted[partition]) for partition in partitions]
         timeout_ms = timeouts.request_timeout_ms
         answers = await net_offsets.list_offsets(brokers, node_id, asked, read_committed=False, timeout_ms=timeout_ms)
@@ -147,10 +147,8 @@ async def list_offsets(brokers: "Brokers", wanted: Mapping[Partition, int], time
     return await timeouts.ask_leaders(brokers, list(wanted), ask_node)
 
 
-async def delete_records(
-    brokers: "Brokers", before: Mapping[Partition, int], timeouts: Timeouts
-) -> Outcomes[Partition]:
-    async def ask_node(node_id: int, partitions: list[Partition]) -> Outcomes[Partition]:
+async def delete_records(brokers: "Brokers", before: Mapping[AnyPlace, int], timeouts: Timeouts) -> Outcomes[AnyPlace]:
+    async def ask_node(node_id: int, partitions: list[AnyPlace]) -> Outcomes[AnyPlace]:
         def build(spoken: Any) -> Any:
             topics = tuple(
                 spoken.new(
@@ -176,9 +174,9 @@ async def delete_records(
 
 
 async def describe_producers(
-    brokers: "Brokers", partitions: Mapping[Partition, int], timeouts: Timeouts
-) -> Outcomes[Partition]:
-    async def ask_node(node_id: int, asked: list[Partition]) -> Outcomes[Partition]:
+    brokers: "Brokers", partitions: Mapping[AnyPlace, int], timeouts: Timeouts
+) -> Outcomes[AnyPlace]:
+    async def ask_node(node_id: int, asked: list[AnyPlace]) -> Outcomes[AnyPlace]:
         def build(spoken: Any) -> Any:
             topics = tuple(
                 spoken.new("TopicRequest", name=topic, partition_indexes=tuple(indexes))
@@ -209,9 +207,9 @@ def _producer(state: Any) -> ProducerState:
 
 
 async def describe_leases(
-    brokers: "Brokers", partitions: Mapping[Partition, int], timeouts: Timeouts
-) -> Outcomes[Partition]:
-    async def ask_node(node_id: int, asked: list[Partition]) -> Outcomes[Partition]:
+    brokers: "Brokers", partitions: Mapping[AnyPlace, int], timeouts: Timeouts
+) -> Outcomes[AnyPlace]:
+    async def ask_node(node_id: int, asked: list[AnyPlace]) -> Outcomes[AnyPlace]:
         def build(spoken: Any) -> Any:
             topics = tuple(
                 spoken.new("DescribeLeasesTopic", name=topic, partitions=tuple(indexes))

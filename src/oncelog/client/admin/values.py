@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from oncelog.client.errors import invalid_argument
-from oncelog.client.groups.protocol import Partition
 from oncelog.client.types import TopicPartition
+from oncelog.slots import AnyPlace
 
 
 class ResourceType(IntEnum):
@@ -106,7 +106,7 @@ class MemberDescription:
     client_id: str
     host: str
     group_instance_id: str | None
-    assignment: tuple[Partition, ...]
+    assignment: tuple[AnyPlace, ...]
     member_type: str = ""  # the same of this one, on the way from one to the other; empty on a Kafka before 4.0
 
 

@@ -3,9 +3,10 @@
 import threading
 from collections.abc import Iterable, Sequence
 
+from oncelog.slots import AnyPlace
 from oncelog.client.consumer.message import Message
 from oncelog.client.errors import invalid_argument
-from oncelog.client.fetching.values import EARLIEST, LATEST, STORED, Partition
+from oncelog.client.fetching.values import EARLIEST, LATEST, STORED
 from oncelog.client.groups.commits import ToCommit
 from oncelog.client.types import OFFSET_INVALID, TopicPartition
 
@@ -34,11 +35,11 @@ def topic_partition(given: object) -> TopicPartition:
     return given
 
 
-def partition_of(given: TopicPartition) -> Partition:
+def partition_of(given: TopicPartition) -> AnyPlace:
     return given.topic, given.partition
 
 
-def place_of(given: TopicPartition) -> tuple[Partition, int, int]:
+def place_of(given: TopicPartition) -> tuple[AnyPlace, int, int]:
     """Where to begin: an offset that is not given is the committed one."""
     offset = STORED if given.offset == OFFSET_INVALID else given.offset
     if not isinstance(offset, int) or offset > MOST_OFFSET or (offset < 0 and offset not in (EARLIEST, LATEST, STORED)):
@@ -46,7 +47,7 @@ def place_of(given: TopicPartition) -> tuple[Partition, int, int]:
     return partition_of(given), offset, -1 if given.leader_epoch is None else given.leader_epoch
 
 
-def to_commit(message: object, offsets: object) -> dict[Partition, ToCommit] | None:
+def to_commit(message: object, offsets: object) -> dict[AnyPlace, ToCommit] | None:
     """Of a record that is done with: the offset behind it. None where neither is given."""
     if message is not None and offsets is not None:
         raise ValueError("message and offsets cannot both be given")
@@ -59,7 +60,7 @@ def to_commit(message: object, offsets: object) -> dict[Partition, ToCommit] | N
         return {(message.topic(), message.partition()): ToCommit(message.offset() + 1, -1 if epoch is None else epoch)}
     if offsets is None:
         return None
-    wanted: dict[Partition, ToCommit] = {}
+    wanted: dict[AnyPlace, ToCommit] = {}
     for each in topic_partitions(offsets):
         if not isinstance(each.offset, int) or not 0 <= each.offset <= MOST_OFFSET:
             raise invalid_argument(f"{each.topic} [{each.partition}]: offset {each.offset!r} cannot be committed")

@@ -7,7 +7,7 @@ from oncelog.client.consumer.block import Block
 from oncelog.client.consumer.decoding import blocks_of, columns_of, committed_records
 from oncelog.client.consumer.message import Message
 from oncelog.client.fetching.events import Chunk
-from oncelog.client.fetching.values import Partition
+from oncelog.slots import AnyPlace
 
 if TYPE_CHECKING:
     from oncelog.client.consumer.arrow import PartitionColumns
@@ -55,7 +55,7 @@ class ArrowReading:
     """`known` is kept from chunk to chunk: the columns that are the same in each."""
 
     def __init__(
-        self, chunk: Chunk, start: Position, known: "dict[Partition, PartitionColumns]", *, check_crcs: bool
+        self, chunk: Chunk, start: Position, known: "dict[AnyPlace, PartitionColumns]", *, check_crcs: bool
     ) -> None:
         self.chunk = chunk
         self._known = known

@@ -10,11 +10,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
+from oncelog.slots import AnyPlace
 from oncelog.client.consumer.calls import Call
 from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.engine import Engine
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of, is_retriable
-from oncelog.client.fetching.values import OffsetFound, Partition
+from oncelog.client.fetching.values import OffsetFound
 from oncelog.client.groups import commits
 from oncelog.client.groups.commits import Committed, ToCommit
 from oncelog.client.groups.coordinator import CONSUMER, Group
@@ -46,7 +47,7 @@ _FETCH_AGAIN = _STALE | {KafkaError.UNKNOWN_MEMBER_ID}
 class Read(Protocol):
     """Behind the records that the application was given; of those that it surely has done with, if it did not ask."""
 
-    def __call__(self, *, is_explicit: bool) -> Mapping[Partition, Position]: ...
+    def __call__(self, *, is_explicit: bool) -> Mapping[AnyPlace, Position]: ...
 
 
 class Core:
@@ -63,10 +64,10 @@ class Core:
         self.engine.on_trouble = self._tell_trouble
         self.calls: deque[Call] = deque()
         self.group: Group | None = None
-        self.stored: dict[Partition, ToCommit] = {}  # by store_offsets()
+        self.stored: dict[AnyPlace, ToCommit] = {}  # by store_offsets()
         self._read = read
         self._notify = notify
-        self._committed: dict[Partition, ToCommit] = {}  # what this consumer has committed last
+        self._committed: dict[AnyPlace, ToCommit] = {}  # what this consumer has committed last
         self.tasks = Tasks()
         self._commit_turn = asyncio.Lock()
         self._has_statistics = False  # that the application has not been told
@@ -115,7 +116,7 @@ class Core:
 
     # --- what is read
 
-    async def assign(self, places: Iterable[tuple[Partition, int, int]]) -> None:
+    async def assign(self, places: Iterable[tuple[AnyPlace, int, int]]) -> None:
         """These and no others; each with an offset and its epoch."""
         fetcher = self.engine.fetcher
         for partition in list(fetcher.cursors):
@@ -124,24 +125,24 @@ class Core:
         self.stored.clear()
         await self.assign_more(places)
 
-    async def assign_more(self, places: Iterable[tuple[Partition, int, int]]) -> None:
+    async def assign_more(self, places: Iterable[tuple[AnyPlace, int, int]]) -> None:
         for partition, offset, epoch in places:
             self.engine.fetcher.assign(partition, offset, epoch)
         self.engine.pump()
 
-    async def unassign(self, partitions: Iterable[Partition]) -> None:
+    async def unassign(self, partitions: Iterable[AnyPlace]) -> None:
         for partition in partitions:
             self.engine.fetcher.unassign(partition)
             self._committed.pop(partition, None)
             self.stored.pop(partition, None)
         self.engine.pump()
 
-    async def seek(self, partition: Partition, offset: int, epoch: int) -> None:
+    async def seek(self, partition: AnyPlace, offset: int, epoch: int) -> None:
         self.engine.fetcher.seek(partition, offset, epoch)
         self._committed.pop(partition, None)
         self.engine.pump()
 
-    async def pause(self, places: Iterable[tuple[Partition, Position | None]]) -> None:
+    async def pause(self, places: Iterable[tuple[AnyPlace, Position | None]]) -> None:
         """What was fetched ahead is let go, so that it does not take the others' room; a resumed partition goes on
         where the application stands."""
         fetcher = self.engine.fetcher
@@ -151,7 +152,7 @@ class Core:
                 fetcher.rewind(partition, position)
         self.engine.pump()
 
-    async def resume(self, partitions: Iterable[Partition]) -> None:
+    async def resume(self, partitions: Iterable[AnyPlace]) -> None:
         for partition in partitions:
             self.engine.fetcher.resume(partition)
         self.engine.pump()
@@ -168,19 +169,19 @@ class Core:
         """Who this consumer is in its group now."""
         return Member() if self.group is None else self.group.member
 
-    def handed(self) -> Mapping[Partition, Position]:
+    def handed(self) -> Mapping[AnyPlace, Position]:
         """Behind what the application was given."""
         return self._read(is_explicit=True)
 
-    def to_store(self) -> Mapping[Partition, Position | ToCommit]:
+    def to_store(self) -> Mapping[AnyPlace, Position | ToCommit]:
         """What a commit by the clock would store."""
         return self._read(is_explicit=False) if self.settings.enable_auto_offset_store else self.stored
 
     @property
-    def last_committed(self) -> Mapping[Partition, ToCommit]:
+    def last_committed(self) -> Mapping[AnyPlace, ToCommit]:
         return self._committed
 
-    def to_commit(self, *, is_explicit: bool) -> dict[Partition, ToCommit]:
+    def to_commit(self, *, is_explicit: bool) -> dict[AnyPlace, ToCommit]:
         """What was stored or handed out, as far as it is not committed already. When nobody asks for the commit, it
         is only what the application has surely done with, and never before what it has committed itself."""
         wanted = dict(self.stored)
@@ -193,14 +194,14 @@ class Core:
         return {each: to for each, to in wanted.items() if each not in committed or committed[each].offset < to.offset}
 
     async def commit(
-        self, offsets: Mapping[Partition, ToCommit], patience_ms: int | None = None
-    ) -> dict[Partition, int]:
+        self, offsets: Mapping[AnyPlace, ToCommit], patience_ms: int | None = None
+    ) -> dict[AnyPlace, int]:
         """An error code for each partition; raises where there is no answer at all in PATIENCE_MS."""
         group_id = self.group_id()
         self._refuse_if_thrown_out()
         asked_in = self.member.generation
 
-        async def attempt(node_id: int) -> tuple[int, dict[Partition, int]]:
+        async def attempt(node_id: int) -> tuple[int, dict[AnyPlace, int]]:
             self._refuse_if_thrown_out()
             member = self.member
             mine = offsets
@@ -226,11 +227,11 @@ class Core:
         if error is not None:
             raise KafkaException(error)
 
-    async def committed(self, partitions: Iterable[Partition], patience_ms: int) -> dict[Partition, Committed]:
+    async def committed(self, partitions: Iterable[AnyPlace], patience_ms: int) -> dict[AnyPlace, Committed]:
         wanted = list(partitions)
         group_id = self.group_id()
 
-        async def attempt(node_id: int) -> tuple[int, dict[Partition, Committed]]:
+        async def attempt(node_id: int) -> tuple[int, dict[AnyPlace, Committed]]:
             member = self.member if self.settings.group_protocol == CONSUMER else commits.ANYBODY
             code, found = await commits.fetch_committed(
                 self.brokers,
@@ -268,7 +269,7 @@ class Core:
     def _patience(self, total_ms: int) -> Patience:
         return Patience(total_ms / 1000, self.settings.retry_backoff_ms / 1000)
 
-    async def _find_committed(self, partitions: list[Partition]) -> dict[Partition, tuple[int, int]]:
+    async def _find_committed(self, partitions: list[AnyPlace]) -> dict[AnyPlace, tuple[int, int]]:
         if not self.settings.group_id:
             return {}
         found = await self.committed(partitions, PATIENCE_MS)
@@ -282,12 +283,12 @@ class Core:
             await asyncio.sleep(self.settings.auto_commit_interval_ms / 1000)
             await self.commit_in_background(self.to_commit(is_explicit=False))
 
-    async def commit_in_background(self, offsets: dict[Partition, ToCommit]) -> None:
+    async def commit_in_background(self, offsets: dict[AnyPlace, ToCommit]) -> None:
         """The application hears of the outcome by `on_commit`; a failure is logged where there is none."""
         if not offsets:
             return
         failure: KafkaError | None = None
-        codes: dict[Partition, int] = {}
+        codes: dict[AnyPlace, int] = {}
         try:
             codes = await self.commit(offsets)
             failure = next((error_of(code) for code in codes.values() if code), None)
@@ -304,7 +305,7 @@ class Core:
 
     # --- what the cluster says
 
-    async def offsets_at(self, asked: Mapping[Partition, int], patience_ms: int) -> dict[Partition, OffsetFound]:
+    async def offsets_at(self, asked: Mapping[AnyPlace, int], patience_ms: int) -> dict[AnyPlace, OffsetFound]:
         """Where a time is, or EARLIEST or LATEST; asked of each partition's leader, again while there is none."""
         return await offsets_at(
             self.brokers,

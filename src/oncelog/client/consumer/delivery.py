@@ -12,7 +12,7 @@ from oncelog.client.consumer.engine import Told
 from oncelog.client.consumer.message import ErrorMessage, Message
 from oncelog.client.errors import KafkaError
 from oncelog.client.fetching.events import Chunk, EndReached, Event, Failed
-from oncelog.client.fetching.values import Partition
+from oncelog.slots import AnyPlace
 
 _NO_ROWS: Iterator[Message] = iter(())
 
@@ -35,12 +35,12 @@ class Delivery:
         self._damaged = damaged
         self._check_crcs = check_crcs
         self._reading: Reading | None = None
-        self._handed: dict[Partition, Position] = {}  # behind what was handed out, without what is being read
-        self._starts: dict[Partition, Position] = {}
-        self._columns: dict[Partition, Any] = {}  # of Arrow data, what is the same in every chunk of a partition
+        self._handed: dict[AnyPlace, Position] = {}  # behind what was handed out, without what is being read
+        self._starts: dict[AnyPlace, Position] = {}
+        self._columns: dict[AnyPlace, Any] = {}  # of Arrow data, what is the same in every chunk of a partition
         self.asked = 0  # how often the application came for more
         self._put_back: Message | None = None
-        self._before_bulk: Mapping[Partition, Position] | None = None
+        self._before_bulk: Mapping[AnyPlace, Position] | None = None
 
     def activity(self) -> object:
         """Something that changes whenever the application takes a record or asks for one."""
@@ -49,42 +49,42 @@ class Delivery:
 
     # --- what was handed out
 
-    def begin(self, partition: Partition, offset: int, leader_epoch: int = -1) -> None:
+    def begin(self, partition: AnyPlace, offset: int, leader_epoch: int = -1) -> None:
         """The application has chosen a place; what it was given before counts no more."""
         self.forget(partition)
         if offset >= 0:
             self._starts[partition] = Position(offset, leader_epoch)
 
-    def hold(self, partition: Partition) -> None:
+    def hold(self, partition: AnyPlace) -> None:
         """Nothing more of it for now; it will be fetched again from where it stands."""
         self._handed = self.handed()
         self._let_go(partition)
 
-    def forget(self, partition: Partition) -> None:
+    def forget(self, partition: AnyPlace) -> None:
         self._let_go(partition)
         self._handed.pop(partition, None)
         self._starts.pop(partition, None)
         self._columns.pop(partition, None)
 
-    def _let_go(self, partition: Partition) -> None:
+    def _let_go(self, partition: AnyPlace) -> None:
         if self._reading is not None and self._reading.chunk.partition == partition:
             self._drop_reading()
 
-    def position(self, partition: Partition) -> Position | None:
+    def position(self, partition: AnyPlace) -> Position | None:
         """Where the next record comes from, if anything is known of that."""
         return self.handed().get(partition) or self._starts.get(partition)
 
-    def handed(self) -> dict[Partition, Position]:
+    def handed(self) -> dict[AnyPlace, Position]:
         """Behind the last record of each partition that was handed out."""
         return self._with_reading(0)
 
-    def done(self) -> Mapping[Partition, Position]:
+    def done(self) -> Mapping[AnyPlace, Position]:
         """The same without what the application has in its hands: that it has dealt with that shows when it asks for
         more."""
         before_bulk = self._before_bulk
         return before_bulk if before_bulk is not None else self._with_reading(1)
 
-    def _with_reading(self, in_hand: int) -> dict[Partition, Position]:
+    def _with_reading(self, in_hand: int) -> dict[AnyPlace, Position]:
         reading = self._reading
         handed = dict(self._handed)
         if reading is not None:

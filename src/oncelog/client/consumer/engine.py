@@ -27,7 +27,6 @@ from oncelog.client.fetching.values import (
     Leader,
     NeedCommitted,
     NeedMetadata,
-    Partition,
 )
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.connection import Connection
@@ -35,6 +34,7 @@ from oncelog.client.net.metadata import BrokerAddress
 from oncelog.client.net.offsets import epoch_ends, list_offsets
 from oncelog.client.net.tasks import Tasks
 from oncelog.client.properties import ConsumerSettings
+from oncelog.slots import AnyPlace
 from oncelog.wire.fields import NO_LEADER as NO_LEADER_NAMED
 from oncelog.wire.fields import NodeEndpoint
 from oncelog.wire.frames import MalformedFrame
@@ -56,7 +56,7 @@ NO_LEADER = -1
 # Errors of no single partition, which do not pass before someone does something.
 _TROUBLE = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE})
 
-FindCommitted = Callable[[list[Partition]], Coroutine[Any, Any, Mapping[Partition, tuple[int, int]]]]
+FindCommitted = Callable[[list[AnyPlace]], Coroutine[Any, Any, Mapping[AnyPlace, tuple[int, int]]]]
 
 
 def limits_of(settings: ConsumerSettings) -> FetchLimits:
@@ -249,8 +249,8 @@ class Engine:
         if metadata is self._seen_metadata:
             return
         self._seen_metadata = metadata
-        found: dict[Partition, Leader] = {}
-        refused: dict[Partition, int] = {}
+        found: dict[AnyPlace, Leader] = {}
+        refused: dict[AnyPlace, int] = {}
         for topic, index in self.fetcher.cursors:
             known = metadata.topics.get(topic)
             if known is None:

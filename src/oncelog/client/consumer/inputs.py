@@ -30,7 +30,7 @@ from oncelog.client.errors import KafkaError, error_of
 from oncelog.client.fetching.batches import LAST_OFFSET
 from oncelog.client.fetching.cursor import Cursor
 from oncelog.client.fetching.events import Chunk, Failed
-from oncelog.client.fetching.values import Partition
+from oncelog.slots import AnyPlace
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.properties import ConsumerSettings
 from oncelog.records.read import Record
@@ -93,7 +93,7 @@ class Input:
     def __init__(
         self,
         inputs: "Inputs",
-        partition: Partition,
+        partition: AnyPlace,
         offset: int,
         stop_at: int | None,
         arrived: Callable[[], None],
@@ -246,19 +246,19 @@ class Inputs:
         self.time_header = time_header
         self.check_crcs = settings.check_crcs
         self.awaits_loops = UntilLoaded(lambda: wake(self._go_on))
-        self._inputs: dict[Partition, Input] = {}
+        self._inputs: dict[AnyPlace, Input] = {}
         self._engine = Engine(settings, brokers, _nothing_is_committed, self._drain, wake, purpose)
         self._engine.fetcher.limits = replace(limits_of(settings), reports_end=True, reset="error")
 
     async def close(self) -> None:
         await self._engine.close()
 
-    def __contains__(self, partition: Partition) -> bool:
+    def __contains__(self, partition: AnyPlace) -> bool:
         return partition in self._inputs
 
     def begin(
         self,
-        partition: Partition,
+        partition: AnyPlace,
         offset: int,
         arrived: Callable[[], None],
         failed: Callable[[KafkaError], None],
@@ -303,7 +303,7 @@ class Inputs:
 
     def _drain(self) -> None:
         """What was fetched goes to its partition."""
-        arrived: dict[Partition, Input] = {}
+        arrived: dict[AnyPlace, Input] = {}
         while (event := self._engine.next_event()) is not None:
             if isinstance(event, Told):
                 _log.warning("%s", event.error.str())
@@ -326,7 +326,7 @@ class Inputs:
             one.arrived()
 
 
-async def _nothing_is_committed(partitions: list[Partition]) -> Mapping[Partition, tuple[int, int]]:
+async def _nothing_is_committed(partitions: list[AnyPlace]) -> Mapping[AnyPlace, tuple[int, int]]:
     raise AssertionError(f"{partitions} begin at an offset")
 
 

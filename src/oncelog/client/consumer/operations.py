@@ -6,6 +6,7 @@ They run on the loop while the application waits for them, so they may touch its
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from oncelog.slots import AnyPlace
 from oncelog.client.consumer import arguments
 from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
@@ -13,7 +14,7 @@ from oncelog.client.consumer.core import PATIENCE_MS, Core
 from oncelog.client.consumer.delivery import Delivery
 from oncelog.client.consumer.subscription import Callbacks, Subscription
 from oncelog.client.errors import KafkaError, KafkaException, error_of, invalid_argument
-from oncelog.client.fetching.values import EARLIEST, LATEST, Partition
+from oncelog.client.fetching.values import EARLIEST, LATEST
 from oncelog.client.groups.commits import ToCommit
 from oncelog.client.groups.commits import topic_partitions as committed_offsets
 from oncelog.client.properties import ConsumerSettings
@@ -49,7 +50,7 @@ class Operations:
         self._subscription: Subscription | None = None
         self.delivery = Delivery(engine.next_event, engine.taken, engine.damaged, check_crcs=settings.check_crcs)
 
-    def _read(self, *, is_explicit: bool) -> Mapping[Partition, Position]:
+    def _read(self, *, is_explicit: bool) -> Mapping[AnyPlace, Position]:
         return self.delivery.handed() if is_explicit else self.delivery.done()
 
     async def start(self) -> None:
@@ -97,7 +98,7 @@ class Operations:
 
         self.core.tasks.begin(leave())
 
-    async def release(self, partitions: Iterable[Partition]) -> None:
+    async def release(self, partitions: Iterable[AnyPlace]) -> None:
         gone = list(partitions)
         for partition in gone:
             self.delivery.forget(partition)
@@ -112,7 +113,7 @@ class Operations:
                 self.delivery.forget(partition)
             await self.core.close()
 
-    async def commit_what_was_read(self, partitions: Iterable[Partition] | None = None) -> None:
+    async def commit_what_was_read(self, partitions: Iterable[AnyPlace] | None = None) -> None:
         """By itself, before partitions are given away. A failure is told to `on_commit` alone: records come again."""
         if not (self.settings.group_id and self.settings.enable_auto_commit):
             return
@@ -174,7 +175,7 @@ class Operations:
             found.append(TopicPartition(each.topic, each.partition, offset, leader_epoch=epoch))
         return found
 
-    def _assigned(self, given: TopicPartition) -> Partition:
+    def _assigned(self, given: TopicPartition) -> AnyPlace:
         partition = arguments.partition_of(given)
         if partition not in self.core.engine.fetcher.cursors:
             raise KafkaException(KafkaError(KafkaError._STATE, f"{_name(partition)} is not assigned to this consumer"))
@@ -201,13 +202,13 @@ class Operations:
             raise KafkaException(error_of(failed.pop()))
         return committed_offsets(wanted, codes)
 
-    def wanted(self, message: object, offsets: object) -> dict[Partition, ToCommit]:
+    def wanted(self, message: object, offsets: object) -> dict[AnyPlace, ToCommit]:
         self.core.group_id()
         return self._named(message, offsets, lambda: self.core.to_commit(is_explicit=True))
 
     def _named(
-        self, message: object, offsets: object, otherwise: Callable[[], dict[Partition, ToCommit]]
-    ) -> dict[Partition, ToCommit]:
+        self, message: object, offsets: object, otherwise: Callable[[], dict[AnyPlace, ToCommit]]
+    ) -> dict[AnyPlace, ToCommit]:
         """What a commit is to name; raises where there is nothing."""
         wanted = arguments.to_commit(message, offsets)
         if wanted is None:
@@ -297,5 +298,5 @@ def _patience_ms(timeout_s: float | None) -> int:
     return PATIENCE_MS if timeout_s is None else int(timeout_s * 1000)
 
 
-def _name(partition: Partition) -> str:
+def _name(partition: AnyPlace) -> str:
     return f"{partition[0]} [{partition[1]}]"

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from oncelog.slots import AnyPlace
 from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.engine import Engine, Told
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of
 from oncelog.client.fetching.events import Chunk, EndReached, Failed
-from oncelog.client.fetching.values import EARLIEST, LATEST, Partition
+from oncelog.client.fetching.values import EARLIEST, LATEST
 from oncelog.client.net.offsets import list_offsets
 from oncelog.client.net.tasks import Tasks
 from oncelog.client.net.warm_connections import Warm
@@ -39,7 +40,7 @@ class Bounds(NamedTuple):
 class RangeEngine:
     """Made and used in the reader's thread; the engine itself works on the loop of its connections."""
 
-    def __init__(self, client: Warm, partition: Partition, start: int, end: int, *, topic_id: str = "") -> None:
+    def __init__(self, client: Warm, partition: AnyPlace, start: int, end: int, *, topic_id: str = "") -> None:
         """With a `topic_id`, what others of the topic's name hold is not read."""
         self._client = client
         self._topic_id = UUID(topic_id) if topic_id else None
@@ -72,7 +73,7 @@ class RangeEngine:
         self._made = engine
         engine.pump()
 
-    async def _find_committed(self, partitions: list[Partition]) -> Mapping[Partition, tuple[int, int]]:
+    async def _find_committed(self, partitions: list[AnyPlace]) -> Mapping[AnyPlace, tuple[int, int]]:
         raise AssertionError("a range begins at an offset")
 
     def close(self) -> None:

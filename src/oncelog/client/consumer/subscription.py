@@ -10,10 +10,11 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from oncelog.slots import AnyPlace
 from oncelog.client.consumer.calls import Call
 from oncelog.client.consumer.core import Core
 from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
-from oncelog.client.fetching.values import STORED, Partition
+from oncelog.client.fetching.values import STORED
 from oncelog.client.groups.coordinator import CONSUMER, Group
 from oncelog.client.net.metadata import Metadata
 from oncelog.client.types import TopicPartition
@@ -38,9 +39,9 @@ class Reader(Protocol):
     def activity(self) -> object:
         """None while the application waits for records, else what changes when it takes some."""
 
-    async def commit_what_was_read(self, partitions: Iterable[Partition] | None = None) -> None: ...
+    async def commit_what_was_read(self, partitions: Iterable[AnyPlace] | None = None) -> None: ...
 
-    async def release(self, partitions: Iterable[Partition]) -> None: ...
+    async def release(self, partitions: Iterable[AnyPlace]) -> None: ...
 
 
 class Subscription:
@@ -156,14 +157,14 @@ class Subscription:
 
     # --- what the group says
 
-    async def revoked(self, partitions: frozenset[Partition], *, is_lost: bool) -> None:
+    async def revoked(self, partitions: frozenset[AnyPlace], *, is_lost: bool) -> None:
         callbacks = self.callbacks
         callback = callbacks.on_revoke
         if is_lost and callbacks.on_lost is not None:
             callback = callbacks.on_lost
         await self._in_application(callback, partitions, lambda: self._let_go(partitions, is_lost))
 
-    async def assigned(self, added: frozenset[Partition]) -> None:
+    async def assigned(self, added: frozenset[AnyPlace]) -> None:
         await self._in_application(self.callbacks.on_assign, added, lambda: self._take(added))
 
     def failed(self, error: KafkaError) -> None:
@@ -172,7 +173,7 @@ class Subscription:
     async def _in_application(
         self,
         callback: OnRebalance | None,
-        partitions: frozenset[Partition],
+        partitions: frozenset[AnyPlace],
         then: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         """Wait until the application polls, has its callback, and what follows is done."""
@@ -189,14 +190,14 @@ class Subscription:
         self._core.call(Call(None if callback is None else lambda: callback(told), follow))
         await done
 
-    async def _let_go(self, partitions: frozenset[Partition], is_lost: bool) -> None:
+    async def _let_go(self, partitions: frozenset[AnyPlace], is_lost: bool) -> None:
         """What the callback has not given back itself. Of lost ones nothing is committed: they are someone else's."""
         left = [each for each in partitions if each in self._core.engine.fetcher.cursors]
         if not is_lost:
             await self._reader.commit_what_was_read(left)
         await self._reader.release(left)
 
-    async def _take(self, added: frozenset[Partition]) -> None:
+    async def _take(self, added: frozenset[AnyPlace]) -> None:
         """What the callback has not assigned itself, from the committed offsets."""
         places = self._core.engine.fetcher.cursors
         await self._core.assign_more((each, STORED, -1) for each in sorted(added) if each not in places)

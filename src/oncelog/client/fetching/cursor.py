@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from oncelog.client.fetching.values import EARLIEST, LATEST, NO_EPOCH, NO_NODE, STORED, Leader, Partition
+from oncelog.slots import AnyPlace
+from oncelog.client.fetching.values import EARLIEST, LATEST, NO_EPOCH, NO_NODE, STORED, Leader
 
 MOST_EPOCHS = 64
 LEAST_BYTES = 64 << 10
@@ -19,7 +20,7 @@ class Stage(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class Cursor:
-    partition: Partition
+    partition: AnyPlace
     max_bytes: int
     stage: Stage = Stage.STORED
     offset: int = -1

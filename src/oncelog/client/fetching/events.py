@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from oncelog.client.fetching.cursor import Cursor
-from oncelog.client.fetching.values import Partition
+from oncelog.slots import AnyPlace
 from oncelog.records.header import Buffer
 
 
@@ -31,7 +31,7 @@ class Chunk(_OfCursor):
     aborted: list[tuple[int, int]]
 
     @property
-    def partition(self) -> Partition:
+    def partition(self) -> AnyPlace:
         return self.cursor.partition
 
     def cut(self) -> None:

@@ -35,9 +35,9 @@ from oncelog.client.fetching.values import (
     NeedCommitted,
     NeedMetadata,
     OffsetFound,
-    Partition,
 )
 from oncelog.error_codes import ErrorCodes
+from oncelog.slots import AnyPlace
 
 Answer = TypeVar("Answer", Fetched, OffsetFound, EpochEndFound)
 
@@ -55,7 +55,7 @@ class Fetcher:
         self.queued_bytes = 0
         self.is_held_back = False  # something is not fetched for want of room; `taken` may change that
         self._held_back_wait_ms = HELD_BACK_WAIT_MS
-        self._cursors: dict[Partition, Cursor] = {}
+        self._cursors: dict[AnyPlace, Cursor] = {}
         self._ids = count(1)
         self._fetches: dict[int, tuple[int, int]] = {}  # under way: node by request, and the bytes it may bring
         self._events: deque[Event] = deque()
@@ -64,19 +64,19 @@ class Fetcher:
 
     # What the application wants
 
-    def assign(self, partition: Partition, offset: int, epoch: int = -1, stop_at: int | None = None) -> None:
+    def assign(self, partition: AnyPlace, offset: int, epoch: int = -1, stop_at: int | None = None) -> None:
         cursor = Cursor(partition, self.limits.partition_max_bytes)
         cursor.stop_at = stop_at
         cursor.start_at(offset, epoch)
         self._cursors[partition] = cursor
 
-    def unassign(self, partition: Partition) -> None:
+    def unassign(self, partition: AnyPlace) -> None:
         cursor = self._cursors.pop(partition, None)
         if cursor is not None:
             cursor.version += 1
             cursor.halt()
 
-    def seek(self, partition: Partition, offset: int, epoch: int = -1) -> None:
+    def seek(self, partition: AnyPlace, offset: int, epoch: int = -1) -> None:
         self._cursors[partition].start_at(offset, epoch)
 
     def fetch_again(self, chunk: Chunk, offset: int, epoch: int, now_ms: int) -> None:
@@ -87,11 +87,11 @@ class Fetcher:
             cursor.forget_leader()
             cursor.due_ms = now_ms + self.limits.error_backoff_ms
 
-    def pause(self, partition: Partition) -> None:
+    def pause(self, partition: AnyPlace) -> None:
         """Nothing more is asked for. What has been fetched is not forgotten: `rewind` does that."""
         self._cursors[partition].is_paused = True
 
-    def rewind(self, partition: Partition, position: tuple[int, int] | None) -> None:
+    def rewind(self, partition: AnyPlace, position: tuple[int, int] | None) -> None:
         """Fetch again from where the application stands, if it has begun; what was fetched ahead is stale."""
         cursor = self._cursors[partition]
         if position is not None:
@@ -99,11 +99,11 @@ class Fetcher:
         elif cursor.stage == Stage.FETCH and cursor.began_at is not None:
             cursor.start_at(*cursor.began_at)
 
-    def resume(self, partition: Partition) -> None:
+    def resume(self, partition: AnyPlace) -> None:
         self._cursors[partition].is_paused = False
 
     @property
-    def cursors(self) -> Mapping[Partition, Cursor]:
+    def cursors(self) -> Mapping[AnyPlace, Cursor]:
         return self._cursors
 
     def taken(self, chunk: Chunk) -> None:
@@ -225,7 +225,7 @@ class Fetcher:
 
     # What has arrived
 
-    def leaders(self, found: Mapping[Partition, Leader], refused: Mapping[Partition, int], now_ms: int) -> None:
+    def leaders(self, found: Mapping[AnyPlace, Leader], refused: Mapping[AnyPlace, int], now_ms: int) -> None:
         """What metadata says, asked for or not: the leaders, and why there is none. Only an answer is followed by
         a pause: what was known before may lack a topic that is new to this consumer."""
         if self._metadata_asked:
@@ -241,7 +241,7 @@ class Fetcher:
         self._metadata_asked = False
         self._metadata_due_ms = now_ms + self.limits.retry_backoff_ms
 
-    def committed(self, request_id: int, found: Mapping[Partition, tuple[int, int]], now_ms: int) -> None:
+    def committed(self, request_id: int, found: Mapping[AnyPlace, tuple[int, int]], now_ms: int) -> None:
         """The group's offsets with their epochs; a partition that has none is missing."""
         for cursor in self._waiting(request_id):
             offset, epoch = found.get(cursor.partition, (-1, -1))

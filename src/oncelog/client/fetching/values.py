@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from oncelog.records.header import Buffer
-
-Partition = tuple[str, int]
+from oncelog.slots import AnyPlace
 
 # Offsets that stand for a place, as ListOffsets and the application name them.
 LATEST = -1
@@ -43,7 +42,7 @@ class Leader(NamedTuple):
 class AskedPartition(NamedTuple):
     """One partition of a fetch."""
 
-    partition: Partition
+    partition: AnyPlace
     offset: int
     leader_epoch: int
     max_bytes: int
@@ -65,7 +64,7 @@ class FindOffsets:
 
     node_id: int
     request_id: int
-    asked: list[tuple[Partition, int, int]]
+    asked: list[tuple[AnyPlace, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +73,13 @@ class FindEpochEnds:
 
     node_id: int
     request_id: int
-    asked: list[tuple[Partition, int, int]]
+    asked: list[tuple[AnyPlace, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class NeedCommitted:
     request_id: int
-    partitions: list[Partition]
+    partitions: list[AnyPlace]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ Action = Fetch | FindOffsets | FindEpochEnds | NeedCommitted | NeedMetadata
 class Fetched(NamedTuple):
     """One partition of a fetch's answer."""
 
-    partition: Partition
+    partition: AnyPlace
     error_code: int
     high_watermark: int
     last_stable_offset: int
@@ -106,7 +105,7 @@ class Fetched(NamedTuple):
 
 
 class OffsetFound(NamedTuple):
-    partition: Partition
+    partition: AnyPlace
     error_code: int
     offset: int
     leader_epoch: int
@@ -114,7 +113,7 @@ class OffsetFound(NamedTuple):
 
 
 class EpochEndFound(NamedTuple):
-    partition: Partition
+    partition: AnyPlace
     error_code: int
     epoch: int
     end_offset: int

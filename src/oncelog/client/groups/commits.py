@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.client.errors import error_of
 from oncelog.client.groups.membership_steps import Member
-from oncelog.client.groups.protocol import Partition
+from oncelog.slots import AnyPlace
 from oncelog.client.net.offsets import with_topics
 from oncelog.client.types import TopicPartition
 from oncelog.wire.requests import RequestSchema
@@ -30,12 +30,12 @@ async def fetch_committed(
     brokers: "Brokers",
     node_id: int,
     group_id: str,
-    partitions: Iterable[Partition],
+    partitions: Iterable[AnyPlace],
     *,
     require_stable: bool,
     member: Member = ANYBODY,
     timeout_ms: int | None = None,
-) -> tuple[int, dict[Partition, Committed]]:
+) -> tuple[int, dict[AnyPlace, Committed]]:
     """An error of the whole group, and what it has committed; -1 is nothing. A member is one of KIP-848."""
     topics = with_topics((partition, None) for partition in partitions)
 
@@ -84,7 +84,7 @@ class ToCommit(NamedTuple):
     metadata: str = ""
 
 
-def topic_partitions(offsets: Mapping[Partition, ToCommit], codes: Mapping[Partition, int]) -> list[TopicPartition]:
+def topic_partitions(offsets: Mapping[AnyPlace, ToCommit], codes: Mapping[AnyPlace, int]) -> list[TopicPartition]:
     """How an application is told what was committed, and what not."""
     return [
         TopicPartition(
@@ -103,11 +103,11 @@ async def commit_offsets(
     brokers: "Brokers",
     node_id: int,
     group_id: str,
-    offsets: Mapping[Partition, ToCommit],
+    offsets: Mapping[AnyPlace, ToCommit],
     member: Member,
     *,
     timeout_ms: int | None = None,
-) -> dict[Partition, int]:
+) -> dict[AnyPlace, int]:
     """An error code for each partition."""
     topics = with_topics(offsets.items())
 

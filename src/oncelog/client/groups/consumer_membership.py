@@ -46,8 +46,8 @@ from oncelog.client.groups.membership_steps import (
     Wanted,
 )
 from oncelog.client.groups.participant import Participant
-from oncelog.client.groups.protocol import Partition
 from oncelog.client.net.coordinators import has_moved
+from oncelog.slots import AnyPlace
 
 JOINS: Final = 0
 NOTHING: Final = Wanted()
@@ -288,7 +288,7 @@ class ConsumerMembership(Participant):
     # --- what is to be done
 
     @property
-    def owned(self) -> frozenset[Partition]:
+    def owned(self) -> frozenset[AnyPlace]:
         return self._named(self._has)
 
     @property
@@ -365,7 +365,7 @@ class ConsumerMembership(Participant):
         self._moving = places
         return self._call(Revoke(self._named(places), is_lost=is_lost))
 
-    def _named(self, places: frozenset[Place]) -> frozenset[Partition]:
+    def _named(self, places: frozenset[Place]) -> frozenset[AnyPlace]:
         return frozenset((self._names[topic_id], index) for topic_id, index in places)
 
     def _leave(self) -> bool:

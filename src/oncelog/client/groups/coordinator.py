@@ -27,7 +27,7 @@ from oncelog.client.groups.membership_steps import (
     Request,
     Revoke,
 )
-from oncelog.client.groups.protocol import Partition
+from oncelog.slots import AnyPlace
 from oncelog.client.net.tasks import Tasks
 from oncelog.clock import monotonic_s
 
@@ -45,9 +45,9 @@ TOLD: Final = "the coordinator shared anew"  # the only reason that there is the
 class Listener(Protocol):
     """The application's side. Each is awaited before anything else happens, but for heartbeats."""
 
-    async def revoked(self, partitions: frozenset[Partition], *, is_lost: bool) -> None: ...
+    async def revoked(self, partitions: frozenset[AnyPlace], *, is_lost: bool) -> None: ...
 
-    async def assigned(self, added: frozenset[Partition]) -> None: ...
+    async def assigned(self, added: frozenset[AnyPlace]) -> None: ...
 
     def failed(self, error: KafkaError) -> None: ...
 
@@ -102,7 +102,7 @@ class Group:
         return self._machine.member
 
     @property
-    def assigned(self) -> frozenset[Partition]:
+    def assigned(self) -> frozenset[AnyPlace]:
         return self._machine.owned
 
     @property

@@ -41,7 +41,6 @@ from oncelog.client.groups.participant import Participant
 from oncelog.client.groups.protocol import (
     NO_GENERATION,
     MalformedMessage,
-    Partition,
     Subscription,
     decode_assignment,
     decode_subscription,
@@ -49,6 +48,7 @@ from oncelog.client.groups.protocol import (
     encode_subscription,
 )
 from oncelog.client.net.coordinators import MOVED, has_moved
+from oncelog.slots import AnyPlace
 
 ID_GIVEN: Final = "a member id was given"
 
@@ -63,7 +63,7 @@ class Membership(Participant):
         self._is_cooperative = all(assignor.is_cooperative for assignor in assignors)
         self.heartbeats = Heartbeats(limits.session_timeout_ms, limits.heartbeat_interval_ms)
 
-        self.owned: frozenset[Partition] = frozenset()
+        self.owned: frozenset[AnyPlace] = frozenset()
         self.counts: Mapping[str, int] | None = None  # what the leader shared out by
 
         self._topics: frozenset[str] = frozenset()
@@ -74,8 +74,8 @@ class Membership(Participant):
         # session beginning anew; so a heartbeat comes first, and nothing is taken on before it is answered.
         self._has_doubt = False
         self._join_reason: str | None = None
-        self._shares: frozenset[Partition] | None = None  # what the last sync said, until it is owned
-        self._previous: tuple[int, frozenset[Partition]] = (NO_GENERATION, frozenset())
+        self._shares: frozenset[AnyPlace] | None = None  # what the last sync said, until it is owned
+        self._previous: tuple[int, frozenset[AnyPlace]] = (NO_GENERATION, frozenset())
         self._joined: Joined | None = None
 
     # --- what the application wants
@@ -380,7 +380,7 @@ class Membership(Participant):
         request_id = next(self._request_ids)
         return self._ask(Sync(request_id, joined.node_id, self.member, joined.protocol_name, assignments))
 
-    def _take_on(self, shares: frozenset[Partition]) -> bool:
+    def _take_on(self, shares: frozenset[AnyPlace]) -> bool:
         if self._has_doubt:
             return False
         if self.owned - shares:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.client.errors import KafkaError
-from oncelog.client.groups.protocol import NO_GENERATION, Partition
+from oncelog.client.groups.protocol import NO_GENERATION
+from oncelog.slots import AnyPlace
 
 
 class Member(NamedTuple):
@@ -93,7 +94,7 @@ class Leave:
 class Revoke:
     """The application gives these back; `application_done` says when. `is_lost`: they may be another's already."""
 
-    partitions: frozenset[Partition]
+    partitions: frozenset[AnyPlace]
     is_lost: bool
 
 
@@ -101,7 +102,7 @@ class Revoke:
 class Assign:
     """The application takes these on; `application_done` says when."""
 
-    partitions: frozenset[Partition]
+    partitions: frozenset[AnyPlace]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
-Partition = tuple[str, int]
+from oncelog.slots import AnyPlace
 
 NO_GENERATION: Final = -1
 SUBSCRIPTION_VERSION: Final = 3
@@ -31,7 +31,7 @@ class Subscription:
 
     topics: frozenset[str]
     userdata: bytes = b""
-    owned: frozenset[Partition] = frozenset()
+    owned: frozenset[AnyPlace] = frozenset()
     generation: int = NO_GENERATION
     rack: str | None = None
 
@@ -62,11 +62,11 @@ def decode_subscription(data: bytes) -> Subscription:
     return Subscription(topics, userdata, owned, generation, rack)
 
 
-def encode_assignment(partitions: Collection[Partition], userdata: bytes = b"") -> bytes:
+def encode_assignment(partitions: Collection[AnyPlace], userdata: bytes = b"") -> bytes:
     return _int16.pack(ASSIGNMENT_VERSION) + encode_partitions(partitions) + _bytes(userdata)
 
 
-def decode_assignment(data: bytes) -> frozenset[Partition]:
+def decode_assignment(data: bytes) -> frozenset[AnyPlace]:
     """No bytes are no partitions: a coordinator gives them to a member that the leader left out."""
     if not data:
         return frozenset()
@@ -75,7 +75,7 @@ def decode_assignment(data: bytes) -> frozenset[Partition]:
     return reader.partitions()
 
 
-def encode_partitions(partitions: Iterable[Partition]) -> bytes:
+def encode_partitions(partitions: Iterable[AnyPlace]) -> bytes:
     by_topic: dict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(partitions):
         by_topic[topic].append(partition)
@@ -128,8 +128,8 @@ class Reader:
             raise MalformedMessage("more elements than there are bytes")
         return max(found, 0)
 
-    def partitions(self) -> frozenset[Partition]:
-        found: set[Partition] = set()
+    def partitions(self) -> frozenset[AnyPlace]:
+        found: set[AnyPlace] = set()
         for _ in range(self.count(6)):
             topic = self.text() or ""
             found.update((topic, self.int32()) for _ in range(self.count(4)))

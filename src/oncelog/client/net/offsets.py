@@ -5,15 +5,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from oncelog.client.errors import KafkaError, KafkaException
-from oncelog.client.fetching.values import LATEST, EpochEndFound, OffsetFound, Partition
+from oncelog.client.fetching.values import LATEST, EpochEndFound, OffsetFound
 from oncelog.client.net.leaders import answers_of_leaders, ask_leaders, refusal
 from oncelog.client.net.retry import Outcomes, Patience
+from oncelog.slots import AnyPlace
 from oncelog.wire.requests import RequestSchema
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
 
-PlaceT = TypeVar("PlaceT", bound=Partition)
+PlaceT = TypeVar("PlaceT", bound=AnyPlace)
 T = TypeVar("T")
 
 # Who asks: a consumer sees what is below the high watermark; Kafka's replica id for debugging sees the rest, too.
@@ -26,7 +27,7 @@ EPOCH_VERSIONS: Final = (2, 4)  # before, brokers do not say which epoch they me
 LIST_TIMEOUT: Final = timedelta(seconds=30)
 
 
-def with_topics(partitions: Iterable[tuple[Partition, T]]) -> dict[str, list[tuple[int, T]]]:
+def with_topics(partitions: Iterable[tuple[AnyPlace, T]]) -> dict[str, list[tuple[int, T]]]:
     """What is asked of each partition, by topic, as requests carry it."""
     found: dict[str, list[tuple[int, T]]] = {}
     for (topic, index), more in partitions:
@@ -94,7 +95,7 @@ async def _asked_of_leader(
 async def list_offsets(
     brokers: "Brokers",
     node_id: int,
-    asked: Iterable[tuple[Partition, int, int]],
+    asked: Iterable[tuple[AnyPlace, int, int]],
     *,
     read_committed: bool,
     replica_id: int = CONSUMER,
@@ -141,7 +142,7 @@ async def list_offsets(
 
 
 async def epoch_ends(
-    brokers: "Brokers", node_id: int, asked: Iterable[tuple[Partition, int, int]]
+    brokers: "Brokers", node_id: int, asked: Iterable[tuple[AnyPlace, int, int]]
 ) -> list[EpochEndFound]:
     """Once, of one leader; each partition comes with its leader's epoch and the epoch in question."""
     topics = with_topics((partition, (leader_epoch, epoch)) for partition, leader_epoch, epoch in asked)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from oncelog.settings import INT_MAX
 from oncelog.client.admin.configs import describe_configs
 from oncelog.client.admin.timeouts import Timeouts
 from oncelog.client.admin.topics import create_topics
@@ -38,7 +39,6 @@ FETCH_BYTES: Final = 1 << 20
 FETCH_VERSIONS: Final = (4, 12)
 MAKING_MS: Final = 30_000
 CLUSTER_DEFAULT: Final = -1
-INT32_MAX: Final = (1 << 31) - 1
 MOST_VALUE_BYTES: Final = 64 << 20  # of a batch before it is compressed
 
 
@@ -147,7 +147,7 @@ class TopicLog:
         return None
 
     def _timeouts(self) -> Timeouts:
-        return Timeouts(int(min(self._patience.total_s * 1000, INT32_MAX)), MAKING_MS)
+        return Timeouts(int(min(self._patience.total_s * 1000, INT_MAX)), MAKING_MS)
 
     async def bounds(self) -> tuple[int, int]:
         starts, ends = await asyncio.gather(

@@ -19,6 +19,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, TypeVar
 
+from oncelog.settings import INT_MAX, LONG_MAX
 from oncelog.client.saving.errors import BadSavedProducer
 from oncelog.client.saving.saved_topics import SavedTopic
 from oncelog.producers.sequences import GENERATIONS, SEQUENCES
@@ -31,9 +32,7 @@ VERSION = 1
 VERSION_KEY = "oncelog.saved"
 CHECKSUM_LETTERS = 16
 LARGEST_BYTES = 64 << 20
-INT64_MAX = (1 << 63) - 1
-INT32_MAX = (1 << 31) - 1
-MOST_PARTITIONS = INT32_MAX
+MOST_PARTITIONS = INT_MAX
 NUMBER_LETTERS = 10  # of the largest partition
 
 
@@ -85,7 +84,7 @@ def decode(text: "str | bytes | Mapping[str, Any]") -> Fields:
     version = value.get(VERSION_KEY)
     if version is None:
         raise BadSavedProducer(f"this is no saved producer: it has no {VERSION_KEY!r}")
-    if not _is_int(version) or not 1 <= version <= INT64_MAX:
+    if not _is_int(version) or not 1 <= version <= LONG_MAX:
         raise BadSavedProducer(f"{VERSION_KEY!r} is no version number")
     if version > VERSION:
         raise BadSavedProducer(
@@ -131,10 +130,10 @@ def _saved(value: Mapping[str, Any]) -> Fields:
     identities = [_identity(each) for each in _field(value, "identities", list, "a list")]
     return Fields(
         cluster_id=_text(value, "cluster"),
-        made_at_ms=_number(value.get("made_at_ms"), "made_at_ms", INT64_MAX),
+        made_at_ms=_number(value.get("made_at_ms"), "made_at_ms", LONG_MAX),
         partitioner=_text(value, "partitioner"),
         topics={name: _topic(name, each, identities) for name, each in _object(value, "topics").items()},
-        keyless_run=_number(value.get("keyless_run", 1), "keyless_run", INT32_MAX, least=1),
+        keyless_run=_number(value.get("keyless_run", 1), "keyless_run", INT_MAX, least=1),
     )
 
 
@@ -143,9 +142,9 @@ def _identity(row: Any) -> Identity:
         raise BadSavedProducer(f"an identity is [pid, generation, expires_at_ms], not {row!r}")
     pid, generation, expires_at_ms = row
     return Identity(
-        _number(pid, "a pid", INT64_MAX),
+        _number(pid, "a pid", LONG_MAX),
         _number(generation, "a generation", GENERATIONS - 1),
-        _number(expires_at_ms, "expires_at_ms", INT64_MAX, least=NEVER),
+        _number(expires_at_ms, "expires_at_ms", LONG_MAX, least=NEVER),
     )
 
 
@@ -163,7 +162,7 @@ def _topic(name: str, value: Any, identities: list[Identity]) -> SavedTopic:
     return SavedTopic(
         topic_id=_text(value, "id"),
         partition_count=count,
-        keyless_counter=_number(value.get("keyless"), f"the counter of {name!r}", INT64_MAX),
+        keyless_counter=_number(value.get("keyless"), f"the counter of {name!r}", LONG_MAX),
         partitions=partitions,
     )
 
@@ -171,7 +170,7 @@ def _topic(name: str, value: Any, identities: list[Identity]) -> SavedTopic:
 def _partition(where: str, row: Any, identities: list[Identity]) -> SavedPartition:
     if not isinstance(row, list) or len(row) < 3 or len(row) % 3:
         raise BadSavedProducer(f"{where} stands at {row!r}, which is not [next_offset, identity, next_sequence]")
-    next_offset = _number(row[0], f"the offset of {where}", INT64_MAX)
+    next_offset = _number(row[0], f"the offset of {where}", LONG_MAX)
     spans = tuple(
         _span(where, row[at], row[at + 1], row[at + 2] if at + 2 < len(row) else None, identities)
         for at in range(1, len(row), 3)
@@ -183,7 +182,7 @@ def _span(where: str, at: Any, sequence: Any, records: Any, identities: list[Ide
     index = _number(at, f"the identity of {where}", len(identities) - 1)
     next_sequence = _number(sequence, f"the sequence of {where}", SEQUENCES - 1)
     if records is not None:
-        records = _number(records, f"the records of {where}", INT64_MAX)
+        records = _number(records, f"the records of {where}", LONG_MAX)
     return Span(identities[index], next_sequence, records)
 
 

@@ -8,12 +8,13 @@ from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.core import Core
 from oncelog.client.fetching.cursor import Cursor, Stage
 from oncelog.client.fetching.events import Chunk, Event
-from oncelog.client.fetching.values import NO_EPOCH, Partition
+from oncelog.client.fetching.values import NO_EPOCH
 from oncelog.client.groups.commits import ToCommit
 from oncelog.client.statistics.statistics import Statistics
 from oncelog.client.statistics.traffic import Carried
 from oncelog.client.types import OFFSET_INVALID
 from oncelog.clock import monotonic_s
+from oncelog.slots import AnyPlace
 
 NO_LAG: Final = -1
 NOWHERE: Final = Position(OFFSET_INVALID, NO_EPOCH)
@@ -40,7 +41,7 @@ def count(core: Core) -> None:
 class Consuming:
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._received: defaultdict[Partition, Carried] = defaultdict(Carried)
+        self._received: defaultdict[AnyPlace, Carried] = defaultdict(Carried)
 
     def fetched(self, events: Iterable[Event]) -> None:
         for event in events:

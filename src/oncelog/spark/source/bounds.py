@@ -6,17 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-Partition = tuple[str, int]
-T = TypeVar("T")
+from oncelog.client.door import EARLIEST, LATEST
+from oncelog.settings import INT_MAX, LONG_MAX
+from oncelog.slots import AnyPlace
 
-LATEST: Final = -1
-EARLIEST: Final = -2
+T = TypeVar("T")
 
 _PARTITIONS: Final = '{"topicA":[0,1],"topicB":[0,1]}'
 _OFFSETS: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _TIMES: Final = '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'
-INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
 
 
 class BadBound(ValueError):
@@ -34,7 +32,7 @@ class Word:
 class Offsets:
     """An offset for each partition; `LATEST` and `EARLIEST` are allowed among them."""
 
-    of: Mapping[Partition, int]
+    of: Mapping[AnyPlace, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class Time:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    of: Mapping[Partition, int]
+    of: Mapping[AnyPlace, int]
 
 
 Bound = Word | Offsets | Time | Times
@@ -76,7 +74,7 @@ def read_times(text: str) -> Times:
     return Times(_by_partition(text, _TIMES, 0))
 
 
-def read_partitions(text: str) -> tuple[Partition, ...]:
+def read_partitions(text: str) -> tuple[AnyPlace, ...]:
     """What `assign` takes."""
     if not text.strip().startswith("{"):
         raise BadBound(f"No topicpartitions to assign as specified value for option 'assign' is '{text}'")
@@ -90,7 +88,7 @@ def read_partitions(text: str) -> tuple[Partition, ...]:
     return tuple(sorted({(topic, index) for topic, indexes in topics.items() for index in indexes}))
 
 
-def _by_partition(text: str, example: str, low: int) -> dict[Partition, int]:
+def _by_partition(text: str, example: str, low: int) -> dict[AnyPlace, int]:
     def of(numbers: Any) -> dict[int, int]:
         if not isinstance(numbers, dict):
             raise TypeError
@@ -111,12 +109,12 @@ def _topics(text: str, example: str, of: Callable[[Any], T]) -> dict[str, T]:
 
 
 def _index(number: Any) -> int:
-    if not 0 <= _whole(number, 0) <= INT32_MAX:
+    if not 0 <= _whole(number, 0) <= INT_MAX:
         raise ValueError
     return int(number)
 
 
 def _whole(number: Any, low: int) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= INT64_MAX:
+    if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= LONG_MAX:
         raise ValueError
     return number

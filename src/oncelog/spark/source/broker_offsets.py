@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Self
 
 from oncelog.client import KafkaError, KafkaException
-from oncelog.client.door import UNKNOWN, OffsetFound, Patience, cool, error_of, exception_of, offsets_at, warm
+from oncelog.client.door import LATEST, UNKNOWN, OffsetFound, Patience, cool, error_of, exception_of, offsets_at, warm
 from oncelog.clock import monotonic_s
+from oncelog.slots import AnyPlace
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import SourceOptions
-from oncelog.spark.source.bounds import LATEST, Bound, Offsets, Partition, Time, Word
+from oncelog.spark.source.bounds import Bound, Offsets, Time, Word
 from oncelog.spark.source.errors import SourceError, in_words
 from oncelog.spark.source.group import Commits
 
@@ -18,7 +19,7 @@ PAUSE_S: Final = 0.1  # a topic that was just made is not known to its leader ye
 
 
 class Ends(NamedTuple):
-    at: dict[Partition, int]
+    at: dict[AnyPlace, int]
     topic_ids: dict[str, str]  # as they were before the ends were asked for: a topic that came between is another one
 
 
@@ -60,14 +61,14 @@ class Planner:
     def pause(self, pause_s: float) -> None:
         self._client.thread.run(asyncio.sleep(pause_s))
 
-    def commit(self, at: Mapping[Partition, int]) -> None:
+    def commit(self, at: Mapping[AnyPlace, int]) -> None:
         """To the group, if one is named; not waited for."""
         if self._commits is not None:
             self._commits.begin(at)
 
     # --- partitions
 
-    def partitions(self, *, or_fewer: bool = False) -> set[Partition]:
+    def partitions(self, *, or_fewer: bool = False) -> set[AnyPlace]:
         """Those that are to be read. One that was named and is not there is an error, or left out (`or_fewer`)."""
         try:
             with in_words():
@@ -77,7 +78,7 @@ class Planner:
                 raise NoSuchTopic(failure.__cause__.names, self.servers) from None
             raise
 
-    async def _partitions(self, *, or_fewer: bool) -> set[Partition]:
+    async def _partitions(self, *, or_fewer: bool) -> set[AnyPlace]:
         options = self._options
         brokers = self._client.brokers
         if options.pattern is not None:
@@ -95,7 +96,7 @@ class Planner:
             raise _Unknown(f"{topic}-{index}" for topic, index in missing)
         return set(options.partitions) - missing
 
-    def _known(self, names: set[str], *, or_fewer: bool) -> set[Partition]:
+    def _known(self, names: set[str], *, or_fewer: bool) -> set[AnyPlace]:
         topics = self._client.brokers.metadata.topics
         unknown = {name for name in names if name not in topics or topics[name].error_code in UNKNOWN}
         if unknown and not or_fewer:
@@ -105,7 +106,7 @@ class Planner:
                 raise exception_of(topics[name].error_code, f"topic {name}")
         return {(name, index) for name in names - unknown for index in topics[name].partitions}
 
-    def topic_ids(self, partitions: Iterable[Partition]) -> dict[str, str]:
+    def topic_ids(self, partitions: Iterable[AnyPlace]) -> dict[str, str]:
         """As the cluster said when it was last asked for partitions; brokers before Kafka 2.8 have none."""
         topics = self._client.brokers.metadata.topics
         ids = {name: topics[name].topic_id for name, _ in partitions if name in topics}
@@ -129,7 +130,7 @@ class Planner:
                     raise
             self.pause(PAUSE_S)
 
-    def offsets(self, asked: Mapping[Partition, int], patience: Patience | None = None) -> dict[Partition, int]:
+    def offsets(self, asked: Mapping[AnyPlace, int], patience: Patience | None = None) -> dict[AnyPlace, int]:
         """What LATEST, EARLIEST or a time is in each partition; -1 where no record is of that time or later."""
         if not asked:
             return {}
@@ -137,14 +138,14 @@ class Planner:
         brokers = self._client.brokers
         read_committed = self._client.settings.isolation_level == "read_committed"
 
-        async def ask() -> dict[Partition, OffsetFound]:
+        async def ask() -> dict[AnyPlace, OffsetFound]:
             return await offsets_at(brokers, asked, patience, read_committed=read_committed)
 
         with in_words():
             found = self._client.ask(ask, patience)
         return {partition: each.offset for partition, each in found.items()}
 
-    def bound(self, bound: Bound, partitions: set[Partition], *, is_start: bool) -> dict[Partition, int]:
+    def bound(self, bound: Bound, partitions: set[AnyPlace], *, is_start: bool) -> dict[AnyPlace, int]:
         """A bound of the options as offsets."""
         if isinstance(bound, Word):
             return self.offsets(dict.fromkeys(partitions, bound.offset))
@@ -156,7 +157,7 @@ class Planner:
         _check_all_named(set(bound.of), partitions, "starting/endingOffsetsByTimestamp")
         return self._at_times(dict(bound.of), is_start=is_start)
 
-    def _at_times(self, times: dict[Partition, int], *, is_start: bool) -> dict[Partition, int]:
+    def _at_times(self, times: dict[AnyPlace, int], *, is_start: bool) -> dict[AnyPlace, int]:
         found = self.offsets(times)
         none = [each for each, offset in found.items() if offset < 0]
         if none and is_start and self._options.no_match == "error":
@@ -168,7 +169,7 @@ class Planner:
         return found | self.offsets(dict.fromkeys(none, LATEST))
 
 
-def _check_all_named(named: set[Partition], there: set[Partition], option: str) -> None:
+def _check_all_named(named: set[AnyPlace], there: set[AnyPlace], option: str) -> None:
     if named != there:
         raise BadOption(
             f"If {option} contains specific offsets, you must specify all TopicPartitions. Use -1 for latest, -2 for "
@@ -176,5 +177,5 @@ def _check_all_named(named: set[Partition], there: set[Partition], option: str) 
         )
 
 
-def _list(partitions: set[Partition]) -> str:
+def _list(partitions: set[AnyPlace]) -> str:
     return ", ".join(f"{topic}-{index}" for topic, index in sorted(partitions))

@@ -15,16 +15,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from oncelog.settings import LONG_MAX
 from oncelog.spark.option import BadOption, value_of
 from oncelog.spark.option_table import BY_NAME
 from oncelog.spark.options import check_source_options
-from oncelog.spark.source.bounds import INT64_MAX
 from oncelog.spark.source.errors import SourceError
 
 if TYPE_CHECKING:
     from oncelog.records.column_types import Columns
 
-_MOST_MS: Final = INT64_MAX // 1000  # Spark counts microseconds
+_MOST_MS: Final = LONG_MAX // 1000  # Spark counts microseconds
 _HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 TYPES: Final[Mapping[str, DataType]] = {
     "key": BinaryType(),

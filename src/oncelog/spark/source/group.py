@@ -12,7 +12,7 @@ from typing import Any, Final
 from oncelog.client import KafkaException
 from oncelog.client.door import Member, Patience, ToCommit, Warm, ask, commit_offsets, cool, error_of, warm
 from oncelog.spark.source import positions
-from oncelog.spark.source.bounds import Partition
+from oncelog.slots import AnyPlace
 
 GROUP: Final = "$group"
 ID: Final = "group.id"
@@ -28,21 +28,21 @@ class Commits:
     def __init__(self, client: Warm, group_id: str) -> None:
         self._client = client
         self._group_id = group_id
-        self._last: Mapping[Partition, int] = {}
+        self._last: Mapping[AnyPlace, int] = {}
         self._has_failed = False
 
-    def begin(self, at: Mapping[Partition, int]) -> None:
+    def begin(self, at: Mapping[AnyPlace, int]) -> None:
         """Commit, while the caller goes on."""
         if at and at != self._last:
             self._last = dict(at)
             self._client.thread.call_soon(self._spawn, dict(at))
 
-    def _spawn(self, at: Mapping[Partition, int]) -> None:
+    def _spawn(self, at: Mapping[AnyPlace, int]) -> None:
         task = self._client.thread.loop.create_task(self._commit(at))
         _running.add(task)
         task.add_done_callback(_running.discard)
 
-    async def _commit(self, at: Mapping[Partition, int]) -> None:
+    async def _commit(self, at: Mapping[AnyPlace, int]) -> None:
         try:
             await commit(self._client, self._group_id, at)
             self._has_failed = False
@@ -52,7 +52,7 @@ class Commits:
             self._has_failed = True
 
 
-async def commit(client: Warm, group_id: str, at: Mapping[Partition, int]) -> None:
+async def commit(client: Warm, group_id: str, at: Mapping[AnyPlace, int]) -> None:
     offsets = {partition: ToCommit(offset) for partition, offset in at.items()}
     async with client.brokers.coordinators.at(group_id) as coordinator:
         codes = await commit_offsets(client.brokers, coordinator, group_id, offsets, Member())
@@ -61,7 +61,7 @@ async def commit(client: Warm, group_id: str, at: Mapping[Partition, int]) -> No
             raise KafkaException(error_of(failed.pop()))
 
 
-async def commit_at_last(client: Warm, group_id: str, at: Mapping[Partition, int]) -> None:
+async def commit_at_last(client: Warm, group_id: str, at: Mapping[AnyPlace, int]) -> None:
     """There is no next time: tried again for a while. A cluster's first group waits for its topic to be made."""
     await ask(lambda: commit(client, group_id, at), Patience(COMMIT_S))
 

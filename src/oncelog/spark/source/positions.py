@@ -17,7 +17,8 @@ from math import ceil, floor
 from typing import Any, Final
 
 from oncelog.client.door import Range
-from oncelog.spark.source.bounds import INT64_MAX, Partition
+from oncelog.settings import LONG_MAX
+from oncelog.slots import AnyPlace
 from oncelog.spark.source.errors import SourceError
 
 START: Final = "$start"
@@ -27,7 +28,7 @@ INITIAL: Final = "$initial"
 _MIN: Final = "minPartitions"
 _MAX: Final = "maxRecordsPerPartition"
 
-Offsets = dict[Partition, int]
+Offsets = dict[AnyPlace, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,5 +165,5 @@ def limited(begin: Offsets, until: Offsets, most: int) -> Offsets:
     for partition, size in waiting.items():
         share = most * size / total
         rows = max(1, floor(share))
-        ends[partition] = min(until[partition], begin[partition] + min(rows, INT64_MAX - begin[partition]))
+        ends[partition] = min(until[partition], begin[partition] + min(rows, LONG_MAX - begin[partition]))
     return ends

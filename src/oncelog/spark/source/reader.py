@@ -6,11 +6,10 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from oncelog.client.door import Range
+from oncelog.client.door import EARLIEST, LATEST, Range
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import source_options
 from oncelog.spark.source import range_task
-from oncelog.spark.source.bounds import EARLIEST, LATEST
 from oncelog.spark.source.broker_offsets import Planner
 from oncelog.spark.source.columns import check_schema
 from oncelog.spark.source.errors import lost

@@ -11,10 +11,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as AvailableNow
 from pyspark.sql.types import StructType
 
+from oncelog.client.door import EARLIEST
 from oncelog.clock import monotonic_s
+from oncelog.slots import AnyPlace
 from oncelog.spark.options import source_options
 from oncelog.spark.source import group, positions, range_task
-from oncelog.spark.source.bounds import EARLIEST, Partition
 from oncelog.spark.source.broker_offsets import Ends, Planner
 from oncelog.spark.source.columns import check_schema
 from oncelog.spark.source.errors import lost
@@ -157,15 +158,15 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         lost(words, is_error=self._options.fail_on_data_loss)
 
 
-def _shrunk(before: Positions, until: Offsets) -> set[Partition]:
+def _shrunk(before: Positions, until: Offsets) -> set[AnyPlace]:
     return {each for each, last in until.items() if last < before.at.get(each, 0)}
 
 
-def _remade(before: Positions, ends: Ends) -> set[Partition]:
+def _remade(before: Positions, ends: Ends) -> set[AnyPlace]:
     """Those whose topic has another id now, and whose offsets would not show it."""
     other = {topic for topic, its_id in before.topic_ids.items() if ends.topic_ids.get(topic, its_id) != its_id}
     return {each for each in before.at.keys() & ends.at.keys() if each[0] in other} - _shrunk(before, ends.at)
 
 
-def _named(partitions: set[Partition]) -> str:
+def _named(partitions: set[AnyPlace]) -> str:
     return ", ".join(f"{topic}-{index}" for topic, index in sorted(partitions))

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from oncelog.client.groups.protocol import Partition, Subscription
+from oncelog.client.groups.protocol import Subscription
+from oncelog.slots import AnyPlace
 
 Counts = Mapping[str, int]  # partitions of each topic that there is
-Shares = dict[str, list[Partition]]  # by member id; every member has an entry
+Shares = dict[str, list[AnyPlace]]  # by member id; every member has an entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Assignor(Protocol):
     def is_cooperative(self) -> bool:
         """Whether members keep their partitions while they join, and give up one by one what goes elsewhere."""
 
-    def userdata(self, previous: frozenset[Partition], generation: int) -> bytes:
+    def userdata(self, previous: frozenset[AnyPlace], generation: int) -> bytes:
         """What a member adds to its subscription: what it had, and in which generation."""
 
     def assign(self, counts: Counts, members: Sequence[Candidate]) -> Shares: ...

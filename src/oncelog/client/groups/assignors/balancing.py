@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
 from oncelog.client.groups.assignors.assignor import Candidate, Counts, Shares
-from oncelog.client.groups.protocol import Partition
+from oncelog.slots import AnyPlace
 
 
 class Balance:
@@ -22,9 +22,9 @@ class Balance:
         self._number = number
         self._owned: list[dict[str, set[int]]] = [{} for _ in self._members]
         self._loads = [0] * len(self._members)
-        self._kept: set[Partition] = set()
+        self._kept: set[AnyPlace] = set()
 
-    def keep(self, owners: Mapping[Partition, str]) -> None:
+    def keep(self, owners: Mapping[AnyPlace, str]) -> None:
         """Leave every partition that still is one with its owner, if that still wants it."""
         for partition, member_id in sorted(owners.items()):
             topic, index = partition
@@ -54,14 +54,14 @@ class Balance:
                 return member
             heappush(heap, (self._loads[member], member))
 
-    def even_out(self, former: Mapping[Partition, set[str]]) -> None:
+    def even_out(self, former: Mapping[AnyPlace, set[str]]) -> None:
         """Move one partition at a time, from who has most to who has least of those that want it, while the difference
         is two or more. Each move brings the sum of the squares of the loads down, so there is an end; and with one
         subscription for all, nobody gives more than it must."""
         while self._move_one(former):
             continue
 
-    def _move_one(self, former: Mapping[Partition, set[str]]) -> bool:
+    def _move_one(self, former: Mapping[AnyPlace, set[str]]) -> bool:
         takers = {wanting: min(wanting, key=self._rank) for wanting in set(self._wanting.values())}
         least = min((self._loads[taker] for taker in takers.values()), default=0)
         for giver in sorted(range(len(self._members)), key=lambda member: (-self._loads[member], member)):
@@ -79,11 +79,11 @@ class Balance:
     def _rank(self, member: int) -> tuple[int, int]:
         return self._loads[member], member
 
-    def _move(self, giver: int, taker: int, topics: Sequence[str], former: Mapping[Partition, set[str]]) -> None:
+    def _move(self, giver: int, taker: int, topics: Sequence[str], former: Mapping[AnyPlace, set[str]]) -> None:
         """Of its partitions, rather one that the taker had before, or that the giver had not."""
         taker_id = self._members[taker]
 
-        def reluctance(partition: Partition) -> tuple[bool, bool, str, int]:
+        def reluctance(partition: AnyPlace) -> tuple[bool, bool, str, int]:
             is_kept = partition in self._kept
             return taker_id not in former.get(partition, ()), is_kept, partition[0], -partition[1]
 

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from oncelog.client.groups.assignors.assignor import Candidate, Counts, Shares, subscribers_by_topic
-from oncelog.client.groups.protocol import Partition
+from oncelog.slots import AnyPlace
 
 
 class RoundRobinAssignor:
     name = "roundrobin"
     is_cooperative = False
 
-    def userdata(self, previous: frozenset[Partition], generation: int) -> bytes:
+    def userdata(self, previous: frozenset[AnyPlace], generation: int) -> bytes:
         return b""
 
     def assign(self, counts: Counts, members: Sequence[Candidate]) -> Shares:

@@ -10,11 +10,12 @@ from typing import Final
 
 from oncelog.client.groups.assignors.assignor import Candidate, Counts, Shares, subscribers_by_topic
 from oncelog.client.groups.assignors.balancing import Balance
-from oncelog.client.groups.protocol import MalformedMessage, Partition, Reader, encode_partitions
+from oncelog.client.groups.protocol import MalformedMessage, Reader, encode_partitions
+from oncelog.slots import AnyPlace
 
 _int32: Final = Struct(">i")
 
-Claim = tuple[int, frozenset[Partition]]  # a generation, and what a member had in it
+Claim = tuple[int, frozenset[AnyPlace]]  # a generation, and what a member had in it
 
 
 class StickyAssignor:
@@ -23,7 +24,7 @@ class StickyAssignor:
     name = "sticky"
     is_cooperative = False
 
-    def userdata(self, previous: frozenset[Partition], generation: int) -> bytes:
+    def userdata(self, previous: frozenset[AnyPlace], generation: int) -> bytes:
         return encode_partitions(previous) + _int32.pack(generation)
 
     def assign(self, counts: Counts, members: Sequence[Candidate]) -> Shares:
@@ -46,7 +47,7 @@ class CooperativeStickyAssignor:
     name = "cooperative-sticky"
     is_cooperative = True
 
-    def userdata(self, previous: frozenset[Partition], generation: int) -> bytes:
+    def userdata(self, previous: frozenset[AnyPlace], generation: int) -> bytes:
         """Only for leaders that are too old to read the generation where it stands now."""
         return _int32.pack(generation)
 
@@ -82,10 +83,10 @@ def _balanced(counts: Counts, members: Sequence[Candidate], claims: Mapping[str,
     return balance.shares()
 
 
-def _owners(claims: Mapping[str, Claim]) -> tuple[dict[Partition, str], dict[Partition, set[str]]]:
+def _owners(claims: Mapping[str, Claim]) -> tuple[dict[AnyPlace, str], dict[AnyPlace, set[str]]]:
     """Who has each partition by the newest claim, and who had it once. Two claims of one generation are nobody's."""
-    newest: dict[Partition, tuple[int, str | None]] = {}
-    former: dict[Partition, set[str]] = {}
+    newest: dict[AnyPlace, tuple[int, str | None]] = {}
+    former: dict[AnyPlace, set[str]] = {}
     for member_id, (generation, partitions) in sorted(claims.items()):
         for partition in partitions:
             former.setdefault(partition, set()).add(member_id)
