@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from oncelog.spark.datasource import OncelogDataSource
 from oncelog.spark.sink.direct import StreamWriter, place_of_task
 from oncelog.spark.sink.lane import LaneMessage
-from oncelog.spark.sink.written import Written
+from oncelog.spark.sink.written import TaskMessage
 from oncelog.spark.worker import keep_imports
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class UnsavedWriter(StreamWriter):
-    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
         from oncelog.spark.sink.plain_writer import write_plain
 
         place = place_of_task()
@@ -25,7 +25,7 @@ class UnsavedWriter(StreamWriter):
             write_plain(self._options, iterator)
         finally:
             keep_imports()
-        return Written(LaneMessage("unsaved", place.query, place.batch, place.lane, place.attempt, 0, "", None))
+        return TaskMessage(LaneMessage("unsaved", place.query, place.batch, place.lane, place.attempt, 0, "", None))
 
     def commit(self, messages: list[Any], batchId: int) -> None:
         """Nothing is written down."""

@@ -17,7 +17,7 @@ from oncelog.log.disk import RealDisk
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import ProducerMap
 from oncelog.records.header import headers, read_header
-from oncelog.replication.following import Answer, Ask, Refusal
+from oncelog.replication.following import Answer, NextFetch, Refusal
 from oncelog.replication.leader import Rules
 from oncelog.replication.leadership import Leadership, Peer
 from oncelog.replication.replica import Fetching, Replica
@@ -48,7 +48,7 @@ class Watched(Replica):
         super().move_high_watermark()
         self.changed.set()
 
-    def take(self, asked: Ask, answered: Answer, now: Now) -> None:
+    def take(self, asked: NextFetch, answered: Answer, now: Now) -> None:
         super().take(asked, answered, now)
         self.changed.set()
 

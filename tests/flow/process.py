@@ -11,9 +11,9 @@ from oncelog.flow.formats import Tenancy
 from oncelog.flow.journal import Journal
 from oncelog.flow.messages import (
     AppendClaim,
-    End,
     Ended,
     Fetch,
+    LifeEnd,
     NeedPids,
     Outputs,
     ReadBack,
@@ -192,9 +192,9 @@ class Process:
         world.seen[ended.how.name] += 1
         for node in self.conns:
             self.cut(node, is_ghost=True)
-        if ended.how is End.STOPPED:
+        if ended.how is LifeEnd.STOPPED:
             raise Breach(ended.why)
-        if ended.how is End.LEFT:
+        if ended.how is LifeEnd.LEFT:
             self.is_over = True
         else:
             self.sleeps = 0 if self.is_last else 3

@@ -10,7 +10,7 @@ from oncelog.error_codes import ErrorCodes as Code
 from oncelog.flow import Input, OutputPlace
 from oncelog.flow.formats import CLAIM, VERSION, Claim, Commit, Goodbye, Tenancy, Unreadable, decoded, encoded
 from oncelog.flow.journal import Journal
-from oncelog.flow.messages import End, Ended, JournalBatch, ReadBack, Records, Stepped, Unworkable
+from oncelog.flow.messages import Ended, JournalBatch, LifeEnd, ReadBack, Records, Stepped, Unworkable
 from oncelog.flow.states import State
 from oncelog.slots import Identity
 from oncelog.slots.messages import BatchAnswer, Produce
@@ -26,7 +26,7 @@ def why_it_stops(world: World) -> str:
     process = Process(world)
     with pytest.raises(Breach) as stopped:
         drive(world, process, lambda: False)
-    assert process.end is not None and process.end.how is End.STOPPED
+    assert process.end is not None and process.end.how is LifeEnd.STOPPED
     return str(stopped.value)
 
 
@@ -136,7 +136,7 @@ def test_a_newer_tenancy_is_left_alone() -> None:
     assert drive(world, holder, lambda: is_working(holder))
     older = Process(world, tenancy=Tenancy(4, 9))
     assert drive(world, older, lambda: older.end is not None)
-    assert older.end is not None and older.end.how is End.OUTRANKED
+    assert older.end is not None and older.end.how is LifeEnd.OUTRANKED
 
 
 def test_who_has_nothing_to_send_notices_that_another_has_taken_over() -> None:
@@ -148,7 +148,7 @@ def test_who_has_nothing_to_send_notices_that_another_has_taken_over() -> None:
     assert drive(world, newer, lambda: is_working(newer))
     idle.cell.journal_ends(end_of_journal(world), world.now)
     assert drive(world, idle, lambda: idle.end is not None)
-    assert idle.end == Ended(End.AGAIN, "somebody else has written to its journal")
+    assert idle.end == Ended(LifeEnd.AGAIN, "somebody else has written to its journal")
 
 
 def test_its_own_commit_under_way_is_no_take_over() -> None:
@@ -359,7 +359,7 @@ def test_what_a_broker_refuses_for_good_stops_a_cell() -> None:
             except Breach:
                 pass
             assert process.end is not None and ended[0].state is State.ENDED
-            assert process.end.how is (End.STOPPED if code == Code.MSG_SIZE_TOO_LARGE else End.AGAIN)
+            assert process.end.how is (LifeEnd.STOPPED if code == Code.MSG_SIZE_TOO_LARGE else LifeEnd.AGAIN)
 
 
 def is_asking(process: Process, state: State) -> bool:

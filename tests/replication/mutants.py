@@ -16,7 +16,7 @@ from oncelog.log.parts import Parts
 from oncelog.producers import Decision, ProducerMap
 from oncelog.producers.leases import GrantHistory
 from oncelog.replication import following, leadership
-from oncelog.replication.following import Answer, Ask, Records, Refusal
+from oncelog.replication.following import Answer, NextFetch, Records, Refusal
 from oncelog.replication.leader import Leader, Proposal
 from oncelog.replication.leadership import Leadership, needs_leader
 from oncelog.replication.replica import Fetching, Replica
@@ -91,7 +91,7 @@ def _without_any_end(before: Any) -> Any:
 
 
 def _without_a_check_of_the_epoch(before: Any) -> Any:
-    def refusal(log: Any, asked: Ask) -> Refusal | None:
+    def refusal(log: Any, asked: NextFetch) -> Refusal | None:
         found: Refusal | None = before(log, asked._replace(last_epoch=-1))
         return found
 
@@ -189,7 +189,7 @@ def _old_epoch_after_a_restart(_: Any) -> Any:
 
 
 def _records_of_any_epoch(before: Any) -> Any:
-    def take(self: Replica, asked: Ask, answered: Answer, now: Any) -> None:
+    def take(self: Replica, asked: NextFetch, answered: Answer, now: Any) -> None:
         if self.leader is None and isinstance(answered, Records):
             following.take(self.log, following.ask(self.log), answered, now)
         else:

@@ -3,7 +3,7 @@
 import pytest
 
 from oncelog.log.partition import PartitionLog
-from oncelog.replication.following import Ask, Diverging, OtherEpoch, Records, TooEarly, answer, ask, take
+from oncelog.replication.following import Diverging, NextFetch, OtherEpoch, Records, TooEarly, answer, ask, take
 from oncelog.replication.leader import Rules
 from oncelog.replication.leadership import Leadership, Peer
 from oncelog.replication.replica import Fetching, Replica
@@ -74,7 +74,7 @@ def test_a_followers_log_starts_where_its_leaders_does() -> None:
     leader.delete_before(2)
     followed(follower, leader)
     assert (follower.log_start_offset, values_in(follower)) == (2, [b"c"])
-    assert isinstance(answer(leader, Ask(1, 1, -1)), Records), "it is still there, and with it who wrote it"
+    assert isinstance(answer(leader, NextFetch(1, 1, -1)), Records), "it is still there, and with it who wrote it"
 
 
 def test_a_follower_that_is_behind_its_leaders_first_record_begins_anew_with_the_producers() -> None:
@@ -124,8 +124,8 @@ def test_a_follower_that_begins_behind_all_that_both_have_begins_anew(later: str
 
 def test_two_that_do_not_agree_who_leads_exchange_nothing() -> None:
     leader = log_of((2, "a"))
-    assert answer(leader, Ask(1, 0, -1)) == OtherEpoch(2)
-    assert answer(leader, Ask(3, 0, -1)) == OtherEpoch(2)
+    assert answer(leader, NextFetch(1, 0, -1)) == OtherEpoch(2)
+    assert answer(leader, NextFetch(3, 0, -1)) == OtherEpoch(2)
 
 
 def test_an_answer_to_another_question_is_passed_over() -> None:
@@ -147,7 +147,7 @@ def test_a_fetch_that_diverges_acknowledges_nothing() -> None:
     assert change is not None
     leads.see(change.state, 0)
     put(log, b"c")
-    assert isinstance(leads.answer(Fetching(1, 1, Ask(2, 5, 1)), 0), Diverging)
+    assert isinstance(leads.answer(Fetching(1, 1, NextFetch(2, 5, 1)), 0), Diverging)
     assert log.high_watermark == 0
-    assert isinstance(leads.answer(Fetching(1, 1, Ask(2, 2, 1)), 0), Records)
+    assert isinstance(leads.answer(Fetching(1, 1, NextFetch(2, 2, 1)), 0), Records)
     assert log.high_watermark == 2

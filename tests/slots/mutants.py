@@ -9,7 +9,7 @@ from oncelog.error_codes import ErrorCodes as Code
 from oncelog.producers.sequences import SEQUENCE_MASK
 from oncelog.slots import Identity, actions, arriving, stamping
 from oncelog.slots.batch import Batch
-from oncelog.slots.context import Context
+from oncelog.slots.context import SenderContext
 from oncelog.slots.lease import FOREVER_MS
 from oncelog.slots.partition import Partition
 from oncelog.slots.sender import Sender
@@ -93,7 +93,7 @@ def _first_batch_in_company(init: Any) -> Any:
 
 
 def _in_doubt_is_not_stored(fail: Any) -> Any:
-    def broken(self: Context, batch: Batch, code: int, message: str | None, maybe_stored: bool) -> None:
+    def broken(self: SenderContext, batch: Batch, code: int, message: str | None, maybe_stored: bool) -> None:
         fail(self, batch, code, message, False)
 
     return broken
@@ -108,7 +108,7 @@ def _one_more_in_flight(init: Any) -> Any:
 
 
 def _no_word_of_failures(fail: Any) -> Any:
-    def broken(self: Context, batch: Batch, code: int, message: str | None, maybe_stored: bool) -> None:
+    def broken(self: SenderContext, batch: Batch, code: int, message: str | None, maybe_stored: bool) -> None:
         if self.counters.batches_failed:
             fail(self, batch, code, message, maybe_stored)
         self.counters.batches_failed += 1
@@ -208,7 +208,7 @@ MUTANTS = (
         "what stock Kafka forgets is sent again",
         "forgetful",
         "duplicate",
-        Context,
+        SenderContext,
         "forgotten_at_ms",
         lambda _: lambda *_: FOREVER_MS,
     ),
@@ -216,7 +216,7 @@ MUTANTS = (
         "old records are sent again unasked",
         "old records",
         "duplicate",
-        Context,
+        SenderContext,
         "forgotten_at_ms",
         lambda _: lambda *_: FOREVER_MS,
     ),
@@ -224,7 +224,7 @@ MUTANTS = (
         "in doubt is reported as not stored",
         "impatient",
         "reported not stored",
-        Context,
+        SenderContext,
         "fail",
         _in_doubt_is_not_stored,
     ),
@@ -232,7 +232,7 @@ MUTANTS = (
     Mutant("an error after the append is a no", "impatient", "", arriving, "verdict_of", _unsure_is_no),
     Mutant("not the leader is for good", "leased", "failed without need", arriving, "verdict_of", _refused_for_good),
     Mutant("one more in flight", "leased", "requests in flight", Partition, "__init__", _one_more_in_flight),
-    Mutant("a failure is not reported", "stock", "was reported 0 times", Context, "fail", _no_word_of_failures),
+    Mutant("a failure is not reported", "stock", "was reported 0 times", SenderContext, "fail", _no_word_of_failures),
     Mutant("a delivery is reported twice", "leased", "was reported 2 times", actions, "deliver", _every_delivery_twice),
     Mutant(
         "who slept goes on without a question",

@@ -9,7 +9,7 @@ import pytest
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.slots import resuming, standing, table
 from oncelog.slots.batch import split_batch
-from oncelog.slots.context import Context
+from oncelog.slots.context import SenderContext
 from oncelog.slots.limits import SenderLimits
 from oncelog.slots.messages import LookUp, Produce, StoredSpan
 from oncelog.slots.partition import Partition
@@ -178,7 +178,7 @@ def test_every_row_is_reached() -> None:
 def test_what_is_not_in_the_table_is_refused(state: State) -> None:
     for event in Event:
         if event not in TABLE[state]:
-            partition = Partition(PLACE, Context(SenderLimits(), lambda: 0.5, split_batch))
+            partition = Partition(PLACE, SenderContext(SenderLimits(), lambda: 0.5, split_batch))
             partition.state = state
             with pytest.raises(KeyError):
                 happen(partition, event, 0)

@@ -20,7 +20,7 @@ from oncelog.cluster.peer import Peer, PeerGone
 from oncelog.log.config import Flush
 from oncelog.log.errors import LogError
 from oncelog.records.header import headers
-from oncelog.replication.following import Answer, Ask, Diverging, Records, TooEarly
+from oncelog.replication.following import Answer, Diverging, NextFetch, Records, TooEarly
 from oncelog.replication.replica import Replica
 from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode
@@ -66,7 +66,7 @@ class _Asked:
 
     __slots__ = ("asked", "partition", "replica")
 
-    def __init__(self, partition: Partition, replica: Replica, asked: Ask) -> None:
+    def __init__(self, partition: Partition, replica: Replica, asked: NextFetch) -> None:
         self.partition = partition
         self.replica = replica
         self.asked = asked

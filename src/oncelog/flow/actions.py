@@ -9,7 +9,7 @@ from typing import Final
 from oncelog.flow.description import Stage
 from oncelog.flow.formats import Claim, Commit, Plan, encoded, shown
 from oncelog.flow.holding import Holding
-from oncelog.flow.messages import AppendClaim, End, Ended, JournalBatch, NeedPids, Outputs, Unworkable
+from oncelog.flow.messages import AppendClaim, Ended, JournalBatch, LifeEnd, NeedPids, Outputs, Unworkable
 from oncelog.flow.states import Event
 from oncelog.slots import Place
 
@@ -86,7 +86,7 @@ def _follow(holding: Holding, until_ms: int) -> None:
 
 
 def back_off(holding: Holding) -> None:
-    holding.context.ask(Ended(End.OUTRANKED, f"{holding.context.stage.title}: a newer tenancy holds it"))
+    holding.context.ask(Ended(LifeEnd.OUTRANKED, f"{holding.context.stage.title}: a newer tenancy holds it"))
 
 
 # --- the take-over
@@ -304,8 +304,8 @@ def leave(holding: Holding, base_offset: int, timestamp_ms: int) -> None:
 
 def drop(holding: Holding, *about: object) -> None:
     """Another life begins with what stands in the journal."""
-    holding.context.ask(Ended(End.AGAIN, holding.why))
+    holding.context.ask(Ended(LifeEnd.AGAIN, holding.why))
 
 
 def stop(holding: Holding, *about: object) -> None:
-    holding.context.ask(Ended(End.STOPPED, holding.why))
+    holding.context.ask(Ended(LifeEnd.STOPPED, holding.why))

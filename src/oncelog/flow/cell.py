@@ -15,7 +15,7 @@ from typing import Final
 from oncelog.clock import Now
 from oncelog.error_codes import NAMES
 from oncelog.error_codes import ErrorCodes as Code
-from oncelog.flow.cell_context import Context, Encode, encoded_rows
+from oncelog.flow.cell_context import CellContext, Encode, encoded_rows
 from oncelog.flow.description import Holder, Limits, Stage
 from oncelog.flow.formats import Unreadable, shown
 from oncelog.flow.holding import Holding
@@ -55,7 +55,7 @@ class Cell:
         encode: Encode = encoded_rows,
     ) -> None:
         """`copy`: what another life of a holder knew at its end."""
-        context = Context(stage, work, holder, limits, now, random=random, encode=encode)
+        context = CellContext(stage, work, holder, limits, now, random=random, encode=encode)
         holding = Holding(context, copy)
         self.stage = stage
         self.parts = holding

@@ -11,7 +11,6 @@ from oncelog.slots.batch import Batch
 from oncelog.slots.comparing import plain_headers
 from oncelog.slots.sender import Sender
 
-
 Encode = Callable[[Outputs, int], bytearray]  # one batch, whose records carry this time
 
 
@@ -19,7 +18,7 @@ def encoded_rows(outputs: Outputs, timestamp_ms: int) -> bytearray:
     return build_batch([(each.key, each.value, plain_headers(each.headers), timestamp_ms) for each in outputs.each()])
 
 
-class Context:
+class CellContext:
     __slots__ = ("asked", "encode", "holder", "limits", "now", "sender", "stage", "waiting_bytes", "work")
 
     def __init__(

@@ -1,6 +1,6 @@
 """The files of a cell's plan: which have rows, and when they are finished."""
 
-from oncelog.flow.cell_context import Context
+from oncelog.flow.cell_context import CellContext
 from oncelog.flow.formats import Range
 from oncelog.flow.messages import FinishFiles, HourRows, WriteRows
 
@@ -10,7 +10,7 @@ def file_name(stage: str, cell: int, plan: Range, folder: str, *, is_late: bool)
 
 
 class CellFiles:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: CellContext) -> None:
         self._context = context
         self.names: set[str] = set()  # that have rows and are not finished
         self.is_finishing = False

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from math import inf
 
 from oncelog.clock import HOUR_MS
-from oncelog.flow.cell_context import Context
+from oncelog.flow.cell_context import CellContext
 from oncelog.flow.formats import Commit, InputPosition, Plan, PlannedRows, Range, shown
 from oncelog.flow.messages import Expect, Fetch, Records
 from oncelog.flow.planning import Source, collected, plan_of, rows_size
 
 
 class CellInputs:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: CellContext) -> None:
         self._context = context
         self.sources: list[Source] = []
         self.plan_left: deque[Range] = deque()

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from oncelog.clock import Now
-from oncelog.flow.cell_context import Context
+from oncelog.flow.cell_context import CellContext
 from oncelog.flow.description import OutputPlace
 from oncelog.flow.formats import OutputPosition
 from oncelog.flow.messages import Outputs, ReadBack, Recall, size_of
@@ -20,7 +20,7 @@ RECORD_OVERHEAD_BYTES: Final = 80  # of an output, beside key and value: varints
 
 
 class CellOutputs:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: CellContext) -> None:
         self._context = context
         self.places = {output.place: output.topic_id for output in context.stage.outputs}
         self.filled: dict[Place, int] = {}

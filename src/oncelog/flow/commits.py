@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from oncelog.flow.cell_context import Context
+from oncelog.flow.cell_context import CellContext
 from oncelog.flow.description import COMMIT_OVERHEAD_BYTES
 from oncelog.flow.entries import Entries
 from oncelog.flow.formats import Commit, Held, PlannedRows
@@ -13,7 +13,7 @@ from oncelog.slots import Place
 
 
 class Commits:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: CellContext) -> None:
         self._context = context
         self.number = 0
         self.made_ms = context.now.monotonic_ms  # when the last one was

@@ -1,6 +1,6 @@
 """Until when this holder may send, and others with other code; and how old it is what was heard of the journal."""
 
-from oncelog.flow.cell_context import Context
+from oncelog.flow.cell_context import CellContext
 from oncelog.flow.journal import Journal
 from oncelog.slots.messages import Produce
 
@@ -8,7 +8,7 @@ from oncelog.slots.messages import Produce
 class Deadlines:
     """All by the wall clock, which holders share."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: CellContext) -> None:
         self._context = context
         self.awaits_until_ms: int | None = None  # a goodbye
         self.others_until_ms = 0  # holders with other code may send

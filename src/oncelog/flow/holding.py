@@ -4,7 +4,7 @@ table (`actions.py`) work on it.
 
 from collections.abc import Mapping, Sequence
 
-from oncelog.flow.cell_context import Context
+from oncelog.flow.cell_context import CellContext
 from oncelog.flow.cell_files import CellFiles
 from oncelog.flow.cell_inputs import CellInputs
 from oncelog.flow.cell_outputs import CellOutputs
@@ -21,7 +21,7 @@ from oncelog.slots import Place
 
 
 class Holding:
-    def __init__(self, context: Context, copy: Journal | None) -> None:
+    def __init__(self, context: CellContext, copy: Journal | None) -> None:
         self.state = State.READING  # the table's alone to change
         self.why = ""  # it fails, or ended
         self.context = context

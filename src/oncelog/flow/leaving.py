@@ -1,12 +1,12 @@
 """Whether a holder is to leave, and what its goodbye says."""
 
-from oncelog.flow.cell_context import Context
+from oncelog.flow.cell_context import CellContext
 from oncelog.flow.formats import MOST_WHY, Goodbye
-from oncelog.flow.messages import End, Ended
+from oncelog.flow.messages import Ended, LifeEnd
 
 
 class Leaving:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: CellContext) -> None:
         self._context = context
         self.is_wanted = self.is_at_the_end = False
         self.stopped_by = ""  # why a person has to look at it when it has left
@@ -30,4 +30,4 @@ class Leaving:
 
     @property
     def ended(self) -> Ended:
-        return Ended(End.STOPPED, self.stopped_by) if self.stopped_by else Ended(End.LEFT, "")
+        return Ended(LifeEnd.STOPPED, self.stopped_by) if self.stopped_by else Ended(LifeEnd.LEFT, "")

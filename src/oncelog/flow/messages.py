@@ -213,7 +213,7 @@ class FinishFiles(NamedTuple):
     until_ms: int  # by the monotonic clock
 
 
-class End(Enum):
+class LifeEnd(Enum):
     AGAIN = "everything in hand is dropped; another life of the holder begins with what stands in the journal"
     OUTRANKED = "a newer tenancy holds the cell"
     LEFT = "everything is committed, and goodbye is said"
@@ -223,7 +223,7 @@ class End(Enum):
 class Ended(NamedTuple):
     """Nothing more is sent, and no answer is waited for: its connections can be closed."""
 
-    how: End
+    how: LifeEnd
     why: str
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from oncelog.flow.cell_context import Context
+from oncelog.flow.cell_context import CellContext
 from oncelog.flow.deadlines import Deadlines
 from oncelog.flow.formats import STATE, TAKE_OVER, Entry, TakeOver, decoded, encoded
 from oncelog.flow.journal import NO_FENCE, Journal
@@ -15,7 +15,7 @@ NOTHING: Final[Mapping[bytes, bytes | None]] = {}
 
 
 class OwnJournal:
-    def __init__(self, context: Context, copy: Journal | None) -> None:
+    def __init__(self, context: CellContext, copy: Journal | None) -> None:
         """`copy`: what another life of a holder knew at its end."""
         self._context = context
         self.content = Journal() if copy is None else copy.copy()

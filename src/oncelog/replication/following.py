@@ -15,7 +15,7 @@ MAX_BYTES = 1 << 20
 Batches = bytes | bytearray | memoryview
 
 
-class Ask(NamedTuple):
+class NextFetch(NamedTuple):
     leader_epoch: int
     offset: int  # the end of the follower's log
     last_epoch: int  # of what ends there; -1 where nothing does
@@ -51,12 +51,12 @@ Refusal = Diverging | TooEarly | OtherEpoch
 Answer = Records | Refusal
 
 
-def ask(log: Log) -> Ask:
+def ask(log: Log) -> NextFetch:
     offset = log.next_offset
-    return Ask(log.leader_epoch, offset, log.epochs.last_before(offset))
+    return NextFetch(log.leader_epoch, offset, log.epochs.last_before(offset))
 
 
-def refusal(log: Log, asked: Ask) -> Refusal | None:
+def refusal(log: Log, asked: NextFetch) -> Refusal | None:
     """By the leader: why the follower gets no records, and acknowledges nothing."""
     if asked.leader_epoch != log.leader_epoch:
         return OtherEpoch(log.leader_epoch)
@@ -71,7 +71,7 @@ def refusal(log: Log, asked: Ask) -> Refusal | None:
     return None
 
 
-def answer(log: Log, asked: Ask) -> Answer:
+def answer(log: Log, asked: NextFetch) -> Answer:
     refused = refusal(log, asked)
     if refused is not None:
         return refused
@@ -79,7 +79,7 @@ def answer(log: Log, asked: Ask) -> Answer:
     return Records(batches, log.high_watermark, log.log_start_offset)
 
 
-def take(log: Log, asked: Ask, answered: Answer, now: Now) -> None:
+def take(log: Log, asked: NextFetch, answered: Answer, now: Now) -> None:
     """By the follower. An answer to what it would not ask any more is passed over."""
     if asked != ask(log):
         return

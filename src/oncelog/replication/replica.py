@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from oncelog.clock import Now
 from oncelog.replication import following
-from oncelog.replication.following import Answer, Ask, Refusal
+from oncelog.replication.following import Answer, NextFetch, Refusal
 from oncelog.replication.leader import Leader, Proposal, Rules
 from oncelog.replication.leadership import (
     NOBODY,
@@ -32,7 +32,7 @@ class Fetching(NamedTuple):
 
     broker: int
     broker_epoch: int
-    asked: Ask
+    asked: NextFetch
 
 
 class Replica:
@@ -154,14 +154,14 @@ class Replica:
         """How many records each follower lacks, as far as its leader knows."""
         return {} if self.leader is None else self.leader.lags(self.log.next_offset)
 
-    def fetch(self) -> Ask | None:
+    def fetch(self) -> NextFetch | None:
         """What to ask the leader for; None where nobody else leads."""
         state = self.state
         if state is None or state.leader in (NOBODY, self._me) or not self.is_clean:
             return None
         return following.ask(self.log)
 
-    def refusal(self, asked: Ask) -> Refusal | None:
+    def refusal(self, asked: NextFetch) -> Refusal | None:
         return following.refusal(self.log, asked)
 
     def fetched(self, fetching: Fetching, now_ms: int) -> Refusal | None:
@@ -180,6 +180,6 @@ class Replica:
         refused = self.fetched(fetching, now_ms)
         return following.answer(self.log, fetching.asked) if refused is None else refused
 
-    def take(self, asked: Ask, answered: Answer, now: Now) -> None:
+    def take(self, asked: NextFetch, answered: Answer, now: Now) -> None:
         if self.leader is None:
             following.take(self.log, asked, answered, now)

@@ -29,7 +29,7 @@ from oncelog.flow.errors import FlowRefused
 from oncelog.flow.formats import TIME
 from oncelog.flow.messages import JournalBatch
 from oncelog.runner.turns import Turns
-from oncelog.slots import Place
+from oncelog.slots import AnyPlace, Place
 
 if TYPE_CHECKING:
     from oncelog.runner.storing.place import FilePlace
@@ -184,7 +184,7 @@ class Cluster:
 
     def read(
         self,
-        partition: tuple[str, int],
+        partition: AnyPlace,
         offset: int,
         arrived: Callable[[], None],
         failed: Callable[[KafkaError], None],

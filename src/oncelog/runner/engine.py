@@ -16,7 +16,7 @@ from oncelog.clock import monotonic_s
 from oncelog.flow.description import Limits
 from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.flow.formats import Tenancy, Unreadable
-from oncelog.flow.messages import End
+from oncelog.flow.messages import LifeEnd
 from oncelog.flow.program import Program
 from oncelog.runner import topics
 from oncelog.runner.agreeing import Agreed, Agreement
@@ -284,19 +284,19 @@ class Engine:
     def stopped(self) -> list[tuple[str, int, str]]:
         """Cells that a person has to look at, and why."""
         ended = [(holder.stage, holder.end) for holder in self._every]
-        return [(stage.name, stage.cell, end.why) for stage, end in ended if end and end.how is End.STOPPED]
+        return [(stage.name, stage.cell, end.why) for stage, end in ended if end and end.how is LifeEnd.STOPPED]
 
     @property
     def is_complete(self) -> bool:
         every = self._every
-        return not self._is_stopping and all(each.end is not None and each.end.how is End.LEFT for each in every)
+        return not self._is_stopping and all(each.end is not None and each.end.how is LifeEnd.LEFT for each in every)
 
     def _ended(self, holder: CellHolder) -> None:
         ended = holder.end
         assert ended is not None
-        if ended.how is End.STOPPED:
+        if ended.how is LifeEnd.STOPPED:
             self._fail(ended.why)
-        elif ended.how is End.OUTRANKED:
+        elif ended.how is LifeEnd.OUTRANKED:
             self._outranked(holder)
         if self._until_end:
             self._find_ends()

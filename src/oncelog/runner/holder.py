@@ -14,7 +14,7 @@ from oncelog.flow.cell_context import Encode
 from oncelog.flow.description import Holder, Limits, Stage
 from oncelog.flow.formats import Commit, Tenancy
 from oncelog.flow.journal import Journal
-from oncelog.flow.messages import End, Ended
+from oncelog.flow.messages import Ended, LifeEnd
 from oncelog.flow.part_running import PartWork
 from oncelog.flow.parts import Part
 from oncelog.flow.states import State
@@ -78,7 +78,7 @@ class CellHolder:
     @property
     def is_stopped(self) -> bool:
         """A person has to look at it."""
-        return self.end is not None and self.end.how is End.STOPPED
+        return self.end is not None and self.end.how is LifeEnd.STOPPED
 
     @property
     def commit(self) -> Commit | None:
@@ -173,7 +173,7 @@ class CellHolder:
             self._life.leave()
         elif self.end is None and self._timer is not None:
             self._timer.cancel()
-            self._finish(Ended(End.LEFT, ""))  # nothing is in its hands
+            self._finish(Ended(LifeEnd.LEFT, ""))  # nothing is in its hands
 
     async def close(self) -> None:
         if self._timer is not None:
@@ -188,7 +188,7 @@ class CellHolder:
         self._high = [life.high_watermark(index) for index in range(len(self.ends))]
         self._life = None
         self._tasks.begin(life.close())
-        if ended.how is not End.AGAIN:
+        if ended.how is not LifeEnd.AGAIN:
             self._finish(ended)
             return
         if cell.number > 0 and cell.journal.commit is not None and cell.journal.commit.nonce == cell.holder.nonce:
@@ -207,5 +207,5 @@ class CellHolder:
         _log.log(level, "%s begins again: %s", title, why.removeprefix(f"{title}: "))
 
     def _finish(self, ended: Ended) -> None:
-        self.end = Ended(End.STOPPED, self._why) if self._why and ended.how is End.LEFT else ended
+        self.end = Ended(LifeEnd.STOPPED, self._why) if self._why and ended.how is LifeEnd.LEFT else ended
         self._told(self)

@@ -9,7 +9,7 @@ from oncelog.flow.errors import FlowRefused
 from oncelog.flow.parts import Part
 from oncelog.flow.program import Program
 from oncelog.flow.register import Reset
-from oncelog.slots import Place
+from oncelog.slots import AnyPlace, Place
 
 PREFIX: Final = "oncelog.flow."
 MOST_LETTERS: Final = 249  # of a topic's name
@@ -65,8 +65,8 @@ class TopicIds:
     """What a cluster says of topics."""
 
     ids: dict[str, str] = field(default_factory=dict)
-    log_starts: dict[tuple[str, int], int] = field(default_factory=dict)  # or where inputs begin that begin later
-    begins: dict[tuple[str, int], int] = field(default_factory=dict)  # where tables do: all rows count
+    log_starts: dict[AnyPlace, int] = field(default_factory=dict)  # or where inputs begin that begin later
+    begins: dict[AnyPlace, int] = field(default_factory=dict)  # where tables do: all rows count
 
     def id_of(self, topic: str) -> str:
         return self.ids.get(topic, "")

@@ -25,11 +25,11 @@ from oncelog.flow.messages import (
     EMPTY,
     Action,
     AppendClaim,
-    End,
     Ended,
     Expect,
     Fetch,
     FinishFiles,
+    LifeEnd,
     NeedPids,
     ReadBack,
     ReadJournal,
@@ -161,7 +161,7 @@ class Life:
 
     def fail(self, why: str) -> None:
         """Something that the cell does not know of keeps it from going on."""
-        self._end(Ended(End.STOPPED, f"{self._stage.title}: {why}"))
+        self._end(Ended(LifeEnd.STOPPED, f"{self._stage.title}: {why}"))
 
     def _end(self, ended: Ended) -> None:
         if not self.is_over:
@@ -271,7 +271,7 @@ class Life:
             return
         why = f"{self._stage.title}: {used.words(what)}"
         says_goodbye = used.name != self._stage.journal.topic and self.cell.forsake(used.name, why, self._now())
-        ended = Ended(End.STOPPED, why)
+        ended = Ended(LifeEnd.STOPPED, why)
         if not says_goodbye:
             self._end(ended)
             return

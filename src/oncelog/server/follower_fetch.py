@@ -12,7 +12,7 @@ from uuid import UUID
 from oncelog.log.errors import LogError
 from oncelog.log.partition import PartitionLog
 from oncelog.log.slices import Slice
-from oncelog.replication.following import Ask, Diverging, OtherEpoch, Refusal, TooEarly
+from oncelog.replication.following import Diverging, NextFetch, OtherEpoch, Refusal, TooEarly
 from oncelog.replication.leader import Leader
 from oncelog.replication.replica import Fetching, Replica
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
@@ -37,7 +37,7 @@ class Followed:
     def __init__(self, broker: int, broker_epoch: int, wanted: FollowedPartition, topic: Topic | None) -> None:
         self.index, leader_epoch, offset, last_epoch, log_start_offset, self._max_bytes, high_watermark = wanted
         self._who = broker, broker_epoch
-        self._asked = Ask(leader_epoch, offset, last_epoch)
+        self._asked = NextFetch(leader_epoch, offset, last_epoch)
         self._said = high_watermark, log_start_offset
         self._leader: Leader | None = None  # for whom the fetch counts
         self._refusal: Refusal | None = None

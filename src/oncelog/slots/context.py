@@ -28,7 +28,7 @@ class Counters:
     identities: int = 0  # that were granted
 
 
-class Context:
+class SenderContext:
     __slots__ = (
         "actions",
         "counters",

@@ -13,7 +13,7 @@ from collections import deque
 
 from oncelog.error_codes import TEXTS
 from oncelog.slots.batch import Batch
-from oncelog.slots.context import Context
+from oncelog.slots.context import SenderContext
 from oncelog.slots.identity import Place
 from oncelog.slots.lease import FOREVER_MS
 from oncelog.slots.messages import BatchAnswer
@@ -56,7 +56,7 @@ class Partition:
         "waiting",
     )
 
-    def __init__(self, place: Place, context: Context) -> None:
+    def __init__(self, place: Place, context: SenderContext) -> None:
         self.place = place
         self.context = context
         self.max_in_flight = context.limits.max_in_flight

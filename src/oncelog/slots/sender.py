@@ -10,8 +10,8 @@ from typing import Final
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.slots.arriving import answered, ended, fail_waiting, give_up, looked_up, next_batch, time_passed
 from oncelog.slots.batch import Batch, Split, split_batch
-from oncelog.slots.context import Context, Counters
-from oncelog.slots.identity import NEVER, NOBODY, Identity, Place
+from oncelog.slots.context import SenderContext, Counters
+from oncelog.slots.identity import NEVER, NOBODY, AnyPlace, Identity, Place
 from oncelog.slots.lease import FOREVER_MS
 from oncelog.slots.limits import SenderLimits
 from oncelog.slots.messages import (
@@ -43,8 +43,8 @@ Sent = tuple[int, list[Partition], list[Batch]]  # to which node, and one batch 
 class Sender:
     def __init__(self, limits: SenderLimits, random: Callable[[], float], split: Split = split_batch) -> None:
         self._limits = limits
-        self.context = Context(limits, random, split)
-        self._partitions: dict[tuple[str, int], Partition] = {}
+        self.context = SenderContext(limits, random, split)
+        self._partitions: dict[AnyPlace, Partition] = {}
         self._leaders: dict[Place, int] = {}  # also of partitions that nothing was added for yet
         self._requests: dict[int, Sent] = {}
         self._last_request_id = 0

@@ -13,7 +13,7 @@ from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.connection import Endpoint
 from oncelog.client.net.opening import Opener
 from oncelog.client.net.pool import Pool
-from oncelog.client.net.reach import Reach
+from oncelog.client.net.reach import OutOfReach
 from oncelog.client.properties import producer_settings
 from tests.client.net.fake_broker import CLOSE, FakeBroker
 from tests.logged import logged
@@ -48,7 +48,7 @@ def nowhere() -> Iterator[str]:
 def test_a_line_says_address_reason_and_what_is_done_and_comes_once_for_each_change(
     lines: Callable[[], list[str]],
 ) -> None:
-    reach = Reach(SETTINGS)
+    reach = OutOfReach(SETTINGS)
     for _ in range(3):
         reach.failed(HERE, REFUSED)
     (line,) = lines()
@@ -67,7 +67,7 @@ def test_a_line_says_address_reason_and_what_is_done_and_comes_once_for_each_cha
 
 
 def test_a_host_that_drops_packets_is_told_before_the_attempt_is_given_up(lines: Callable[[], list[str]]) -> None:
-    reach = Reach(SETTINGS)
+    reach = OutOfReach(SETTINGS)
     reach.is_slow(HERE)
     (line,) = lines()
     assert (
@@ -78,7 +78,7 @@ def test_a_host_that_drops_packets_is_told_before_the_attempt_is_given_up(lines:
 
 
 def test_what_does_not_pass_by_itself_is_left_to_the_question(lines: Callable[[], list[str]]) -> None:
-    Reach(SETTINGS).failed(HERE, WRONG_PASSWORD)
+    OutOfReach(SETTINGS).failed(HERE, WRONG_PASSWORD)
     assert lines() == []
 
 

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from oncelog.spark.datasource import OncelogDataSource
 from oncelog.spark.sink.direct import StreamWriter, place_of_task
-from oncelog.spark.sink.written import Written
+from oncelog.spark.sink.written import TaskMessage
 
 NOTES = "notes"  # the option that names the folder in which tasks write down that they are done
 
@@ -33,13 +33,13 @@ class CompletedByTask(OncelogDataSource):
 class WriterCompletedByTask(StreamWriter):
     notes = ""
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> TaskMessage:
         place = place_of_task()
         note = Path(self.notes) / f"done-{place.batch}-{place.lane}"
         if note.exists():
             for _ in iterator:
                 pass
-            done: Written = pickle.loads(note.read_bytes())
+            done: TaskMessage = pickle.loads(note.read_bytes())
             return done
         written = super().write(iterator)
         note.write_bytes(pickle.dumps(written))
@@ -58,7 +58,7 @@ class WithoutState(OncelogDataSource):
 
 
 class WriterWithoutState(StreamWriter):
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> TaskMessage:
         self._options = replace(self._options, sink_name=uuid.uuid4().hex, first_batch=place_of_task().batch)
         return super().write(iterator)
 

@@ -8,7 +8,7 @@ import pytest
 from oncelog.client import KafkaError, KafkaException
 from oncelog.spark.sink.errors import MayPass, SinkRefused, refused
 from oncelog.spark.sink.lane import LaneMessage
-from oncelog.spark.sink.written import Written, attempt, lanes_of
+from oncelog.spark.sink.written import TaskMessage, attempt, lanes_of
 from tests.peers.server_process import ServerProcess
 from tests.spark.sink.support import Sink, cut, make_topic, numbers, table, values, values_of
 
@@ -72,9 +72,9 @@ def test_a_refusal_is_no_failed_task_and_fails_the_batch_once() -> None:
     rows: Iterator[int] = iter(range(3))
     refusal = attempt(lambda: write(SinkRefused("row 5 is too large")), rows)
     assert next(rows, None) is None, "to Spark a task that leaves rows behind is a broken one"
-    assert refusal == Written(refusal="row 5 is too large")
+    assert refusal == TaskMessage(refusal="row 5 is too large")
     with pytest.raises(SinkRefused, match="row 5 is too large"):
-        lanes_of([Written(MESSAGE), None, refusal])
+        lanes_of([TaskMessage(MESSAGE), None, refusal])
 
 
 def test_what_another_attempt_may_mend_fails_the_task() -> None:
@@ -85,7 +85,7 @@ def test_what_another_attempt_may_mend_fails_the_task() -> None:
 
 
 def test_lanes_come_through_as_they_are() -> None:
-    assert lanes_of([attempt(write, iter(())), None, Written()]) == [MESSAGE, None, None]
+    assert lanes_of([attempt(write, iter(())), None, TaskMessage()]) == [MESSAGE, None, None]
 
 
 @pytest.mark.parametrize(

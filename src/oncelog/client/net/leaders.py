@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of
 from oncelog.client.net.retry import ASK_AT_ONCE, GaveUp, Outcomes, Patience, ask_for_each, time_limit
 from oncelog.clock import monotonic_s
+from oncelog.slots import AnyPlace
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
 
 # A topic and a partition's number; a named tuple of the caller's comes back as it was.
-PlaceT = TypeVar("PlaceT", bound=tuple[str, int])
+PlaceT = TypeVar("PlaceT", bound=AnyPlace)
 
 MOST_NAMED: Final = 3
 
@@ -84,7 +85,7 @@ async def ask_leaders(
     return await ask_for_each(asked, once, patience, began_s=began_s, gave_up=gave_up, is_whole=is_whole)
 
 
-def _leader(brokers: "Brokers", place: tuple[str, int], no_partition: int) -> int | KafkaException:
+def _leader(brokers: "Brokers", place: AnyPlace, no_partition: int) -> int | KafkaException:
     topic, index = place
     known = brokers.metadata.topics.get(topic)
     if known is None or (known.error_code and not known.partitions):
@@ -116,7 +117,7 @@ async def answers_of_leaders(
     return outcomes
 
 
-def refusal(code: int, place: tuple[str, int], message: str | None = None) -> KafkaException | None:
+def refusal(code: int, place: AnyPlace, message: str | None = None) -> KafkaException | None:
     """The failure that a code stands for; None where all went well."""
     if not code:
         return None
@@ -125,13 +126,13 @@ def refusal(code: int, place: tuple[str, int], message: str | None = None) -> Ka
     return KafkaException(KafkaError(int(code), words, retriable=error.retriable()))
 
 
-def named(places: Iterable[tuple[str, int]]) -> str:
+def named(places: Iterable[AnyPlace]) -> str:
     names = [f"{topic}-{index}" for topic, index in sorted(places)]
     more = len(names) - MOST_NAMED
     return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def by_topic(places: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+def by_topic(places: Iterable[AnyPlace]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
     for topic, index in places:
         topics.setdefault(topic, []).append(index)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.backoff import Backoff
 from oncelog.client.net.connection import Connection, Endpoint
-from oncelog.client.net.reach import SLOW_S, Reach
+from oncelog.client.net.reach import SLOW_S, OutOfReach
 from oncelog.client.net.shared_work import Shared, closed_meanwhile
 from oncelog.client.statistics.traffic import Traffic
 
@@ -35,7 +35,7 @@ class Pool:
         self._open_one = open_one
         self._random = random
         self._on_error = on_error
-        self._reach = Reach(settings)
+        self._reach = OutOfReach(settings)
         self._open: dict[Key, Connection] = {}
         self._opening: Shared[Key, Connection] = Shared()
         self._backoffs: dict[tuple[str, int], Backoff] = {}

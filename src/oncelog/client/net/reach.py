@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.client.errors import KafkaError
 from oncelog.client.net.connection import Endpoint
+from oncelog.client.properties.addresses import Address
 
 if TYPE_CHECKING:
     from oncelog.client.properties import ClientSettings
@@ -17,10 +18,8 @@ _log: Final = logging.getLogger("oncelog.client.reach")
 
 SLOW_S: Final = 3.0  # a host that drops packets fails only after `socket.connection.setup.timeout.ms`
 
-Address = tuple[str, int]
 
-
-class Reach:
+class OutOfReach:
     def __init__(self, settings: "ClientSettings") -> None:
         self._setup_s = settings.socket_connection_setup_timeout_ms / 1000
         self._pause_s = max(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms) / 1000

@@ -14,11 +14,11 @@ from oncelog.flow.description import Holder
 from oncelog.flow.formats import Tenancy
 from oncelog.flow.messages import (
     AppendClaim,
-    End,
     Ended,
     Expect,
     Fetch,
     FinishFiles,
+    LifeEnd,
     NeedPids,
     Outputs,
     ReadBack,
@@ -250,10 +250,10 @@ class Engine:
     def _ended(self, ended: Ended) -> None:
         for place in list(self.wires):
             self.world.strand(self.cut(place))
-        if ended.how is End.STOPPED:
+        if ended.how is LifeEnd.STOPPED:
             raise Stopped(ended.why)
         self.world.ended(self, ended)
-        if ended.how is End.AGAIN and self.lives < MOST_LIVES:
+        if ended.how is LifeEnd.AGAIN and self.lives < MOST_LIVES:
             self._begin()
         else:
             self.is_over = self.world.has_gone = True

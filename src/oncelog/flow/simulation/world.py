@@ -11,7 +11,7 @@ from typing import Final
 from oncelog.clock import Now
 from oncelog.flow.formats import Tenancy
 from oncelog.flow.journal import Journal
-from oncelog.flow.messages import End, Ended
+from oncelog.flow.messages import Ended, LifeEnd
 from oncelog.flow.simulation.chance import Dice, Fault, Kind
 from oncelog.flow.simulation.duties import Duty
 from oncelog.flow.simulation.engine import Engine, Stopped
@@ -154,7 +154,7 @@ class World:
             self.ghosts.sort(key=lambda ghost: ghost[0])
 
     def ended(self, engine: Engine, ended: Ended) -> None:
-        if ended.how is End.LEFT and self.is_done(engine):
+        if ended.how is LifeEnd.LEFT and self.is_done(engine):
             self.finished.add(engine.duty)
             self._wake()
         self.tell(engine, f"ends: {ended.how.value}" + (f" ({ended.why})" if ended.why else ""))

@@ -21,7 +21,7 @@ from oncelog.spark.sealed import milestones
 from oncelog.spark.sealed.manifest import Manifest, SealedError, SealedFile
 from oncelog.spark.sink.lane import LaneMessage, LaneTask
 from oncelog.spark.sink.milestones import reached
-from oncelog.spark.sink.written import Written, attempt, lanes_of
+from oncelog.spark.sink.written import TaskMessage, attempt, lanes_of
 
 FOLDER: Final = "oncelog.sealed.folder"  # where files are to be written
 MANIFEST: Final = "oncelog.sealed.manifest"  # what is to be sent, in full
@@ -125,7 +125,7 @@ class _Sender(DataSourceArrowWriter):
     def abort(self, messages: list[Any]) -> None:
         """Nothing is taken back: what was sent stands in its slots, and the next run of the batch finds it."""
 
-    def _send(self, lane: int, batches: Iterator[pa.RecordBatch]) -> Written:
+    def _send(self, lane: int, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
         number = TaskContext.get().attemptNumber()
         return attempt(lambda: send_lane(self._options, self._manifest, lane, batches, number), batches)
 
@@ -133,7 +133,7 @@ class _Sender(DataSourceArrowWriter):
 class FileSender(_Sender):
     """Its input is one row, the number of the file, which it reads itself: no row goes through the JVM again."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         numbers = [number for batch in iterator for number in batch.column(0).to_pylist()]
         if len(numbers) != 1:
             raise SealedError(f"a task of batch {self._manifest.batch} was given {numbers}: one file each is expected")
@@ -145,7 +145,7 @@ class FileSender(_Sender):
 class RowSender(_Sender):
     """Its input is the rows of one file, read by Spark; a column of theirs tells which."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         first = next(iterator, None)
         if first is None:
             raise SealedError(

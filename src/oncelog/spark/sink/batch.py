@@ -14,7 +14,7 @@ from oncelog.spark.options import sink_options
 from oncelog.spark.sink.columns import check_columns
 from oncelog.spark.sink.lane import LaneTask
 from oncelog.spark.sink.option_checking import check_options
-from oncelog.spark.sink.written import Written, attempt, lanes_of
+from oncelog.spark.sink.written import TaskMessage, attempt, lanes_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +40,7 @@ class BatchWriter(DataSourceArrowWriter):
         if self._options.job_id is None:
             _log.warning(AT_LEAST_ONCE)
 
-    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
         from oncelog.spark.sink.lane_writer import write_lane
         from oncelog.spark.sink.plain_writer import write_plain
 

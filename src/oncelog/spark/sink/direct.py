@@ -12,7 +12,7 @@ from oncelog.spark.options import sink_options
 from oncelog.spark.sink.columns import check_columns
 from oncelog.spark.sink.lane import LaneTask
 from oncelog.spark.sink.option_checking import check_options
-from oncelog.spark.sink.written import Written, attempt, lanes_of
+from oncelog.spark.sink.written import TaskMessage, attempt, lanes_of
 from oncelog.spark.worker import keep_imports
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         keep_imports()  # Spark asks for a writer once a batch, in a worker that does nothing else
 
-    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
         from oncelog.spark.sink.lane_writer import LaneWriter, write_lane
         from oncelog.spark.sink.transactional_lane import TransactionalLane
 

@@ -14,24 +14,24 @@ from oncelog.spark.sink.lane import LaneMessage
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
+class TaskMessage(WriterCommitMessage):
     lane: LaneMessage | None = None  # None where nothing is to be saved
     refusal: str | None = None
 
 
-def attempt(write: Callable[[], LaneMessage | None], rows: Iterator[object]) -> Written:
+def attempt(write: Callable[[], LaneMessage | None], rows: Iterator[object]) -> TaskMessage:
     """`rows`, the input, is read to its end even if refused: to Spark a task that leaves some of it is broken."""
     try:
-        return Written(write())
+        return TaskMessage(write())
     except MayPass:
         raise
     except SinkRefused as refused:
         for _ in rows:
             pass
-        return Written(refusal=str(refused))
+        return TaskMessage(refusal=str(refused))
 
 
-def lanes_of(messages: Iterable[Written | None]) -> list[LaneMessage | None]:
+def lanes_of(messages: Iterable[TaskMessage | None]) -> list[LaneMessage | None]:
     """Raises what a task refused; a task that handed over nothing is None."""
     messages = list(messages)
     for message in messages:
