@@ -121,6 +121,25 @@ def test_the_marker_of_a_transaction_belongs_to_nobody() -> None:
     assert not belongs_to(read_header(marker)._replace(base_sequence=0), Identity(PID, 0), any_generation=True)
 
 
+def test_a_log_that_begins_later_matters_where_the_due_slot_is_not_found() -> None:
+    nothing, moved = scan(0), scan(0)
+    for each in (nothing, moved):
+        each.begins_at(9, 5, 12)
+        each.begins_at(10, 9, 12)  # retention goes on while it is read
+    moved.count(batch(10, 0, 2), 12)
+    moved.ended()
+    with pytest.raises(CannotTell, match="read from offset 5 up to 12, and the log begins at 9 now"):
+        nothing.ended()
+
+
+def test_a_log_that_begins_later_than_what_is_found_already_or_was_cut_short_cannot_tell() -> None:
+    found = scan(0)
+    found.count(batch(0, 0, 2), 9)
+    for each, log_start in ((found, 5), (scan(0), 1)):
+        with pytest.raises(CannotTell, match=f"the log begins at {log_start} now"):
+            each.begins_at(log_start, 2, 9)
+
+
 def test_behind_a_cut_the_first_batch_begins_anywhere_and_none_is_missing_after_it() -> None:
     cut = scan(LAST - 1)
     cut.cut()

@@ -13,9 +13,9 @@ from oncelog.producers.sequences import is_newer_generation, records_behind, seq
 from oncelog.records.header import BatchHeader, Buffer, headers
 from oncelog.records.read import records_of
 from oncelog.slots.errors import CannotTell
-from oncelog.slots.identity import Identity
+from oncelog.slots.identity import Identity, Place
 from oncelog.slots.replay import Slot
-from oncelog.slots.standing import filled_since
+from oncelog.slots.standing import filled_since, gone
 
 
 def belongs_to(header: BatchHeader, identity: Identity, *, any_generation: bool) -> bool:
@@ -46,6 +46,7 @@ class SlotScan:
     records: int = 0  # slots found so far, holes included
     _is_cut: bool = False
     _place: int = -1  # where the walk has got to
+    _gone: CannotTell | None = None  # where nothing is found
 
     def count(self, buffer: Buffer, up_to: int) -> int:
         """Take in whole batches that begin below `up_to`, by their headers alone; the offset to go on from, or -1."""
@@ -60,6 +61,19 @@ class SlotScan:
             found.append(Filled(header.base_offset, header.last_offset, self.records - known))
             self._fill(header.last_offset_delta + 1 - known)
         return found
+
+    def begins_at(self, log_start_offset: int, offset: int, up_to: int | None) -> None:
+        """The log begins there by now, and the walk was to go on at `offset`. Slots are filled in order: where the one
+        that is due is found behind the beginning, nothing before it is gone."""
+        found = gone(Place(self.topic, self.partition), offset, up_to, log_start_offset)
+        if self.records or log_start_offset <= offset:
+            raise found
+        self._gone = self._gone or found
+
+    def ended(self) -> None:
+        """All that is there was walked."""
+        if self._gone is not None and not self.records:
+            raise self._gone
 
     def cut(self) -> None:
         """What would come next is gone by retention. The next batch begins at any slot, and none is missing behind."""

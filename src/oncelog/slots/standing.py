@@ -26,7 +26,7 @@ from oncelog.producers.sequences import (
 )
 from oncelog.slots.batch import Batch
 from oncelog.slots.errors import CannotTell
-from oncelog.slots.identity import HighWater
+from oncelog.slots.identity import HighWater, Place
 from oncelog.slots.messages import Delivered, Found, LookUp, StoredSpan
 from oncelog.slots.partition import Partition
 from oncelog.slots.questions import Ask, End, Says
@@ -147,6 +147,17 @@ def filled_since(last_sequence: int, next_sequence: int) -> int | None:
     before `next_sequence`, so that something which was filled is not any more."""
     ahead = records_behind(last_sequence, next_sequence)
     return ahead if ahead < SEQUENCE_WINDOW else None
+
+
+def gone(place: Place, offset: int, up_to: int | None, log_start_offset: int) -> CannotTell:
+    """The log begins later than what is to be read of it."""
+    return CannotTell(
+        f"{place.topic}-{place.partition}: the log would have to be read from offset {offset} up to {up_to}, and the "
+        f"log begins at {log_start_offset} now. What was written since is gone by retention or deletion, so it cannot "
+        "be told how far the producer got",
+        "Start without a saved producer from an input position of which you know that nothing after it was written; "
+        "and keep the topic longer than a job may stand still",
+    )
 
 
 def stands_twice(spans: Sequence[StoredSpan]) -> StoredSpan | None:

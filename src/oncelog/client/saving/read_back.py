@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from math import inf
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from oncelog.client.errors import KafkaError, KafkaException, exception_of
 from oncelog.client.fetching.values import EARLIEST
@@ -16,7 +16,7 @@ from oncelog.client.net.leaders import named, refusal
 from oncelog.client.net.offsets import end_offsets
 from oncelog.client.net.retry import NoAnswer, Patience, ask
 from oncelog.client.register.partition import fetch_once
-from oncelog.client.saving.errors import CannotResume, in_words
+from oncelog.client.saving.errors import in_words
 from oncelog.client.saving.stored import StoredBatch, batches_in
 from oncelog.clock import monotonic_s
 from oncelog.error_codes import ErrorCodes as Code
@@ -28,6 +28,7 @@ from oncelog.slots.messages import StoredSpan
 from oncelog.slots.replay import Slot
 from oncelog.slots.resuming import LogRead
 from oncelog.slots.scan import SlotScan, belongs_to
+from oncelog.slots.standing import gone
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -106,10 +107,8 @@ async def stored_batches(
 
 
 class _Fetching:
-    """Fetches one partition from its leader, from an offset up to another.
-
-    The log may begin later than that by now. Slots are filled in order, so where the `scan` then finds the one that is
-    due, it finds all behind it, and nothing of them is gone. Where it finds none, it cannot be told."""
+    """Fetches one partition from its leader, from an offset up to another. The log may begin later than that by now:
+    the `scan` says whether that matters; without one it always does."""
 
     def __init__(
         self,
@@ -131,7 +130,6 @@ class _Fetching:
         self._damaged_s = damaged_s
         self._damaged_since_s: float | None = None
         self._scan = scan
-        self._gone: CannotResume | None = None
         self._max_bytes = FETCH_BYTES
 
     def __aiter__(self) -> "_Fetching":
@@ -140,7 +138,10 @@ class _Fetching:
     async def __anext__(self) -> Buffer:
         found = await ask(self._next_batches, Patience(), refresh=self._refresh, gave_up=self._gave_up)
         if found is None:
-            self._end()
+            if self._scan is not None:
+                with in_words():
+                    self._scan.ended()
+            raise StopAsyncIteration
         return found
 
     async def _next_batches(self) -> Buffer | None:
@@ -208,21 +209,11 @@ class _Fetching:
         return f"waits for {self._place.topic}-{self._place.partition}" if self._wait else ""
 
     def _begin_at(self, log_start_offset: int) -> None:
-        gone = CannotResume(
-            f"{self._place.topic}-{self._place.partition}: the log would have to be read from offset {self._offset} "
-            f"up to {self._up_to}, and the log begins at {log_start_offset} now. What was written since is gone by "
-            "retention or deletion, so it cannot be told how far the producer got",
-            "Start without a saved producer from an input position of which you know that nothing after it was "
-            "written; and keep the topic longer than a job may stand still",
-        )
-        if self._scan is None or self._scan.records or log_start_offset <= self._offset:
-            raise gone
-        self._gone, self._offset = self._gone or gone, log_start_offset
-
-    def _end(self) -> NoReturn:
-        if self._gone is not None and self._scan is not None and not self._scan.records:
-            raise self._gone
-        raise StopAsyncIteration
+        with in_words():
+            if self._scan is None:
+                raise gone(self._place, self._offset, self._up_to, log_start_offset)
+            self._scan.begins_at(log_start_offset, self._offset, self._up_to)
+        self._offset = log_start_offset
 
 
 def _holds_a_batch(records: Buffer) -> bool:
