@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from oncelog.client.fetching.values import LATEST as LATEST
     from oncelog.client.fetching.values import OffsetFound as OffsetFound
     from oncelog.client.groups.commits import ToCommit as ToCommit
-    from oncelog.client.groups.commits import commit_offsets as commit_offsets
+    from oncelog.client.groups.commits import commit_to_group as commit_to_group
     from oncelog.client.groups.coordinator import Group as Group
-    from oncelog.client.groups.membership_steps import Member as Member
     from oncelog.client.net.brokers import Brokers as Brokers
     from oncelog.client.net.loop_thread import LoopThread as LoopThread
     from oncelog.client.net.metadata import Metadata as Metadata
@@ -111,10 +110,9 @@ _HOMES: Final = {
     ),
     "oncelog.client.groups.commits": (
         "ToCommit",
-        "commit_offsets",
+        "commit_to_group",
     ),
     "oncelog.client.groups.coordinator": ("Group",),
-    "oncelog.client.groups.membership_steps": ("Member",),
     "oncelog.client.net.brokers": ("Brokers",),
     "oncelog.client.net.loop_thread": ("LoopThread",),
     "oncelog.client.net.metadata": ("Metadata",),

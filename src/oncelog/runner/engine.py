@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from oncelog.client import KafkaException
-from oncelog.client.door import Brokers, Member, Tasks, ToCommit, commit_offsets, end_offsets
+from oncelog.client.door import Brokers, Tasks, ToCommit, commit_to_group, end_offsets
 from oncelog.clock import monotonic_s
 from oncelog.flow.description import Limits
 from oncelog.flow.errors import FlowFailed, FlowRefused
@@ -47,7 +47,6 @@ REGISTER_REMEDY: Final = (
     "Start the flow again: the register is made anew, and the journals have all but which runs were finished"
 )
 STOP_SEEN_S: Final = 0.2
-NOBODY: Final = Member()  # a group without members
 
 
 @dataclass(frozen=True)
@@ -486,8 +485,7 @@ class Engine:
             group = f"{self.layout.flow}.{stage}"
             offsets = {place: ToCommit(offset) for place, offset in positions.items()}
             try:
-                node_id = await self._cluster.brokers.coordinator(group)
-                codes = await commit_offsets(self._cluster.brokers, node_id, group, offsets, NOBODY)
+                codes = await commit_to_group(self._cluster.brokers, group, offsets)
             except KafkaException as failure:
                 _log.info("group %s does not show how far the flow is: %s", group, failure.error.str())
                 continue

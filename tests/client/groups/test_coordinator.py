@@ -169,7 +169,7 @@ async def remove(member: Ours) -> None:
         gone = spoken.new("MemberIdentity", member_id=member.group.member.member_id, group_instance_id=None)
         return spoken.new("LeaveGroupRequest", group_id=member.group.group_id, members=(gone,))
 
-    node_id = await member.brokers.coordinator(member.group.group_id)
+    node_id = await member.brokers.coordinators.node(member.group.group_id)
     answer = await member.brokers.request(node_id, "leave_group", build, versions=(3, 5))
     assert int(answer.members[0].error_code) == 0
 

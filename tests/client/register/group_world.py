@@ -13,6 +13,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.net.coordinators import Coordinators
 from oncelog.client.register.entry import Entry
 from oncelog.client.saving.committed import take_out
 from oncelog.client.saving.errors import TakenOver
@@ -115,8 +116,9 @@ class Brokers:
     def __init__(self, world: "World") -> None:
         self.world = world
         self.turns = 0
+        self.coordinators = Coordinators(self.coordinator)
 
-    async def coordinator(self, group: str) -> int:
+    async def coordinator(self, group: str, _: int) -> int:
         assert group == GROUP
         return 0
 

@@ -4,15 +4,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from oncelog.slots import AnyPlace
 from oncelog.client.admin.timeouts import Timeouts, refusal
 from oncelog.client.admin.values import GroupDescription, GroupListing, GroupOffsets, MemberDescription
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of
 from oncelog.client.groups import commits
 from oncelog.client.groups.membership_steps import Member
 from oncelog.client.groups.protocol import MalformedMessage, decode_assignment
+from oncelog.client.net.coordinators import has_moved
 from oncelog.client.net.retry import Outcomes
 from oncelog.client.types import OFFSET_INVALID, TopicPartition
+from oncelog.slots import AnyPlace
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -70,10 +71,15 @@ async def _ask_coordinators(
         outcomes: Outcomes[str] = {}
         for group_id in left:
             try:
-                by_node.setdefault(await brokers.coordinator(group_id), []).append(group_id)
+                by_node.setdefault(await brokers.coordinators.node(group_id), []).append(group_id)
             except KafkaException as failure:
                 outcomes[group_id] = failure
-        return outcomes | await timeouts.ask_nodes(by_node, ask_node)
+        outcomes |= await timeouts.ask_nodes(by_node, ask_node)
+        for group_id in left:
+            outcome = outcomes.get(group_id)  # None: it was too late
+            if outcome is None or (isinstance(outcome, KafkaException) and has_moved(outcome.error.code())):
+                brokers.coordinators.forget(group_id)
+        return outcomes
 
     return await timeouts.ask(group_ids, once, done_already=done_already)
 

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from oncelog.client.errors import error_of
+from oncelog.client.errors import error_of, exception_of
 from oncelog.client.groups.membership_steps import Member
-from oncelog.slots import AnyPlace
+from oncelog.client.net.coordinators import has_moved
 from oncelog.client.net.offsets import with_topics
 from oncelog.client.types import TopicPartition
+from oncelog.slots import AnyPlace
 from oncelog.wire.requests import RequestSchema
 
 if TYPE_CHECKING:
@@ -146,3 +147,20 @@ async def commit_offsets(
         for topic in answer.topics
         for each in topic.partitions
     }
+
+
+async def commit_to_group(
+    brokers: "Brokers",
+    group_id: str,
+    offsets: Mapping[AnyPlace, ToCommit],
+    member: Member = ANYBODY,
+    *,
+    timeout_ms: int | None = None,
+) -> dict[AnyPlace, int]:
+    """By the group's coordinator, which the client keeps; one that has moved is raised, and the next who asks looks for
+    another."""
+    async with brokers.coordinators.at(group_id) as node_id:
+        codes = await commit_offsets(brokers, node_id, group_id, offsets, member, timeout_ms=timeout_ms)
+        for code in filter(has_moved, codes.values()):
+            raise exception_of(code)
+        return codes

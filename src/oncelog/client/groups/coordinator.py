@@ -27,9 +27,9 @@ from oncelog.client.groups.membership_steps import (
     Request,
     Revoke,
 )
-from oncelog.slots import AnyPlace
 from oncelog.client.net.tasks import Tasks
 from oncelog.clock import monotonic_s
+from oncelog.slots import AnyPlace
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -221,7 +221,7 @@ class Group:
 
     async def _ask_once(self, action: Request) -> None:
         if isinstance(action, FindCoordinator):
-            node_id = await self._brokers.coordinator(self.group_id)
+            node_id = await self._brokers.coordinators.anew(self.group_id)
             self._machine.coordinator_found(action.request_id, node_id)
             return
         try:

@@ -26,12 +26,18 @@ class Coordinators:
 
     async def node(self, key: str, kind: int = GROUP) -> int:
         known = self._known.get((key, kind))
-        if known is None:
-            known = await self._find(key, kind)
-            if len(self._known) >= MOST_KEPT:
-                self._known.clear()
-            self._known[key, kind] = known
-        return known
+        return await self.anew(key, kind) if known is None else known
+
+    async def anew(self, key: str, kind: int = GROUP) -> int:
+        """For who has lost the one that is kept."""
+        found = await self._find(key, kind)
+        if len(self._known) >= MOST_KEPT:
+            self._known.clear()
+        self._known[key, kind] = found
+        return found
+
+    def forget(self, key: str, kind: int = GROUP) -> None:
+        self._known.pop((key, kind), None)
 
     @asynccontextmanager
     async def at(self, key: str, kind: int = GROUP) -> AsyncIterator[int]:
@@ -42,8 +48,8 @@ class Coordinators:
             yield node_id
         except KafkaException as failure:
             if has_moved(failure.error.code()):
-                self._known.pop((key, kind), None)
+                self.forget(key, kind)
             raise
         except BaseException:  # the caller gave up by its own clock: that node may never answer
-            self._known.pop((key, kind), None)
+            self.forget(key, kind)
             raise

@@ -14,8 +14,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client.errors import KafkaError, KafkaException, error_of, is_retriable
-from oncelog.client.groups.commits import ToCommit, commit_offsets
+from oncelog.client.groups.commits import ToCommit, commit_to_group
 from oncelog.client.groups.membership_steps import Member
+from oncelog.client.net.coordinators import has_moved
 from oncelog.client.register.entry import Entry
 from oncelog.error_codes import ErrorCodes as Code
 
@@ -54,10 +55,13 @@ class OffsetsKeeper:
         self._member = None
 
     async def _ask(self, name: str, build: Any, versions: tuple[int, int], *, purpose: str = "") -> Any:
-        coordinator = await self._brokers.coordinator(self.group)
-        return await self._brokers.request(
-            coordinator, name, build, versions=versions, timeout_ms=JOIN_TIMEOUT_MS, purpose=purpose
-        )
+        async with self._brokers.coordinators.at(self.group) as coordinator:
+            answer = await self._brokers.request(
+                coordinator, name, build, versions=versions, timeout_ms=JOIN_TIMEOUT_MS, purpose=purpose
+            )
+            if has_moved(int(answer.error_code)):
+                raise_unless_ok(int(answer.error_code))
+            return answer
 
     # --- reading
 
@@ -102,9 +106,8 @@ class OffsetsKeeper:
             (each.topic, each.partition): ToCommit(each.offset, each.leader_epoch, each.metadata) for each in entries
         }
         try:
-            coordinator = await self._brokers.coordinator(self.group)
-            found = await commit_offsets(
-                self._brokers, coordinator, self.group, offsets, self._member, timeout_ms=JOIN_TIMEOUT_MS
+            found = await commit_to_group(
+                self._brokers, self.group, offsets, self._member, timeout_ms=JOIN_TIMEOUT_MS
             )
             codes = set(found.values()) - {0}
             if codes & NOT_A_MEMBER:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oncelog.client import KafkaException
-from oncelog.client.door import Member, Patience, ToCommit, Warm, ask, commit_offsets, cool, error_of, warm
-from oncelog.spark.source import positions
+from oncelog.client.door import Patience, ToCommit, Warm, ask, commit_to_group, cool, error_of, warm
 from oncelog.slots import AnyPlace
+from oncelog.spark.source import positions
 
 GROUP: Final = "$group"
 ID: Final = "group.id"
@@ -54,11 +54,10 @@ class Commits:
 
 async def commit(client: Warm, group_id: str, at: Mapping[AnyPlace, int]) -> None:
     offsets = {partition: ToCommit(offset) for partition, offset in at.items()}
-    async with client.brokers.coordinators.at(group_id) as coordinator:
-        codes = await commit_offsets(client.brokers, coordinator, group_id, offsets, Member())
-        failed = {code for code in codes.values() if code}
-        if failed:
-            raise KafkaException(error_of(failed.pop()))
+    codes = await commit_to_group(client.brokers, group_id, offsets)
+    failed = {code for code in codes.values() if code}
+    if failed:
+        raise KafkaException(error_of(failed.pop()))
 
 
 async def commit_at_last(client: Warm, group_id: str, at: Mapping[AnyPlace, int]) -> None:
