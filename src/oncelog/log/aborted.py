@@ -136,8 +136,8 @@ class AbortedTransactions:
         self._replace()
 
     def drop_below(self, offset: int) -> None:
-        """At once and on the disk: compaction is about to remove markers, and a reader that is told of a transaction
-        looks for its marker. Of those before the offset no record is left. Raises OSError."""
+        """Entries go at once, also on the disk: compaction is about to remove markers, and a reader that is told of a
+        transaction looks for its marker. Of those before the offset no record is left. Raises OSError."""
         every = list(self._each())
         kept = [each for each in every if each.marker_offset >= offset]
         if len(kept) < len(every):
@@ -229,7 +229,7 @@ class AbortedTransactions:
 
 
 def entries_in(data: bytes) -> tuple[int, Iterator[Aborted]]:
-    """Of a file: how many were dropped, and those in it, as far as they are whole and in order."""
+    """How many entries of a file were dropped, and those in it, as far as they are whole and in order."""
     if len(data) < _HEAD.size or not data.startswith(_MAGIC):
         return 0, iter(())
     return _HEAD.unpack_from(data)[1], _whole_entries(data)

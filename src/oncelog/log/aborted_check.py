@@ -27,8 +27,8 @@ class AbortedCheck:
             self._seen.add(found)
 
     def note(self, point: Snapshot | None) -> str:
-        """Of what a start makes anew; empty where it takes the file as it is. It does so where the file has as many as
-        its recovery point says."""
+        """What is to be said where a start makes the file anew; empty where it takes it as it is: the file has as many
+        as its recovery point says."""
         known = 0 if point is None else point.aborted
         is_taken = self._dropped + len(self._below(point)) == known
         return "" if is_taken else f"{ABORTED_FILE} is missing or wrong; a start makes it anew"
@@ -55,5 +55,5 @@ class AbortedCheck:
 
 
 def _end(point: Snapshot | None) -> int:
-    """Behind the recovery point a start goes by the log."""
+    """The recovery point: behind it a start goes by the log."""
     return 0 if point is None else point.point.offset

@@ -72,7 +72,7 @@ class Appender:
         self._stamps_time = config.message_timestamp_type is TimestampType.LOG_APPEND
 
     def resume(self) -> None:
-        """At the log's end, as a start has found it or a cut has left it."""
+        """Appending goes on at the log's end, as a start has found it or a cut has left it."""
         self._segments.active.resume(self.now, self._segment_ms)
         self._staged_next = self._extent.next_offset
 
@@ -268,7 +268,7 @@ class Appender:
         self.now = now
 
     def stage_rest(self, rest: bytearray, dropped_records: int, now: Now) -> Staged:
-        """Of a batch whose first records are there already."""
+        """The rest of a batch whose first records are there already."""
         staged = self.stage(rest, read_header(rest), now)
         return staged._replace(
             decision=Decision.TRIM, base_offset=staged.base_offset - dropped_records, dropped_records=dropped_records
@@ -357,7 +357,8 @@ class Appender:
             )
 
     def come_back(self) -> bool:
-        """From the one trouble that goes by itself: producers that could not be read for want of a descriptor."""
+        """Whether the one trouble is over that goes by itself: producers that could not be read for want of a
+        descriptor."""
         if not self._producers_wait or self._health.closed:
             return False
         try:

@@ -67,7 +67,7 @@ class Checkpointer:
         return at_once(self.beginning(now, everything=everything))
 
     def beginning(self, now: Now, *, everything: bool = False) -> Steps["Checkpoint"]:
-        """On the appending thread: choose the logs that are furthest behind, and take what a flush of them needs."""
+        """Choose the logs that are furthest behind, and take what a flush of them needs. On the appending thread."""
         round_ = Checkpoint(self)
         behind = [log for log in self._logs if log.behind.size_bytes]
         for log in sorted(behind, key=lambda one: one.behind.size_bytes, reverse=True):
@@ -107,7 +107,7 @@ class Checkpointer:
         return self._flushed == folder
 
     def wait(self, folder: str) -> None:
-        """Until the flush of that log, if it runs now, is over."""
+        """Wait until the flush of that log, if it runs now, is over."""
         if self.is_at(folder):
             with self._lock:
                 return
@@ -121,7 +121,7 @@ class Behind:
         self.size_bytes = size_bytes
 
     def appended(self, size_bytes: int, now: Now) -> None:
-        """By every commit."""
+        """Every commit says so."""
         self.size_bytes += size_bytes
         checkpointer = self._checkpointer
         checkpointer.behind_bytes += size_bytes

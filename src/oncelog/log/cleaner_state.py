@@ -25,7 +25,7 @@ class CleanerState:
 
     @property
     def gaps_below(self) -> int:
-        """Up to where records may have been taken out, by a pass that was not finished, too."""
+        """The offset below which records may have been taken out, by a pass that was not finished, too."""
         return max((self.dirty_offset, *(end_offset for end_offset, _ in self.passes)))
 
     def passes_over(self, end_offset: int, wall_ms: int) -> None:

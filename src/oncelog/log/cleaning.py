@@ -67,7 +67,7 @@ class KeyMap:
         self._end_offset = 0
 
     def fill(self, handles: Handles, segments: list[Segment], dirty_offset: int, seen: "Seen") -> int:
-        """Up to which offset every key is in the map."""
+        """The offset up to which every key is in the map."""
         for segment in segments:
             if segment.end_offset <= dirty_offset:
                 continue
@@ -105,8 +105,8 @@ def _digest(key: bytes) -> bytes:
 
 
 class Seen:
-    """Of the segments that are cleaned: where each live producer wrote last, where its last control batch is, and which
-    transactions were aborted.
+    """What the segments to be cleaned have: where each live producer wrote last, where its last control batch is, and
+    which transactions were aborted.
 
     A producer's very last batch may lie behind them. A log that is cut back before that one must still know it.
     """

@@ -16,7 +16,8 @@ AT_ONCE = 64  # whose producers are held in memory, encoded
 
 
 def close_all(logs: Iterable[PartitionLog]) -> None:
-    """On the appending thread, when nothing else flushes. What fails is left to the recovery of the next start."""
+    """Close them on the appending thread, when nothing else flushes. What fails is left to the recovery of the next
+    start."""
     with ThreadPoolExecutor(THREADS, thread_name_prefix="closing") as threads:
         left = iter(logs)
         while some := list(islice(left, AT_ONCE)):

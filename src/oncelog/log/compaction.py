@@ -59,7 +59,7 @@ class CompactionJob:
     _stop: Event = field(default_factory=Event)
 
     def stop(self) -> None:
-        """From any thread: `run` ends before its next batch and leaves nothing behind, and `finish` does nothing."""
+        """`run` ends before its next batch and leaves nothing behind, and `finish` does nothing. For any thread."""
         self._stop.set()
 
     def run(self) -> None:

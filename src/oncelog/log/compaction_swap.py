@@ -36,7 +36,7 @@ def finish_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> N
 
 
 def finish_swaps(disk: Disk, folder: str, names: list[str]) -> bool:
-    """After a start. Whether there was anything to do. Raises LogStorageError before it removes what would be lost."""
+    """Whether a start had anything to finish. Raises LogStorageError before it removes what would be lost."""
     swaps: list[Swap] = [swap for swap in map(swap_of, names) if swap is not None]
     for damage in filter(None, (damage_of_swap(disk, folder, swap) for swap in swaps if swap.is_log)):
         raise LogStorageError(damage)

@@ -57,8 +57,8 @@ class LogConfig:
 
     @property
     def least_interval_bytes(self) -> int:
-        """Between two entries of an index; an entry for each batch is the most there can be. At most as far apart as is
-        walked over in no time: each read looks at this number of headers."""
+        """The distance of two entries of an index; an entry for each batch is the most there can be. It is at most what
+        is walked over in no time: each read looks at this number of headers."""
         return min(max(self.index_interval_bytes, 1), MOST_INTERVAL_BYTES)
 
     @property

@@ -10,7 +10,8 @@ from oncelog.records.header import body_crc
 
 
 def note_copied(disk: Disk, folder: str, *, stayed_up: bool) -> None:
-    """In the copy, whose files are on the disk. `stayed_up`: the machine has run on since the original was written."""
+    """Note it in the copy, whose files are on the disk. `stayed_up`: the machine has run on since the original was
+    written."""
     names = disk.listdir(folder)
     known = known_of(disk, folder, names, stayed_up)
     end_offset, is_whole = _whole_end(disk, folder, offsets_of(names, LOG))

@@ -52,7 +52,7 @@ class LeaderEpochs:
         self._entries.append((epoch, start_offset))
 
     def last_before(self, offset: int) -> int:
-        """In which what ends there was appended; -1 where nothing is known of it."""
+        """The epoch in which what ends there was appended; -1 where nothing is known of it."""
         at = bisect_left(self._entries, offset, key=lambda entry: entry[1])
         return self._entries[at - 1][0] if at else -1
 

@@ -1,4 +1,4 @@
-"""From where to where a log goes, and up to where it counts: the high watermark, below which nothing is lost.
+"""Where a log begins and ends, and how much of it counts: the high watermark, below which nothing is lost.
 
 What moves the watermark is one of three. In a log that no follower copies it is the append itself or, where producers
 wait for the disk, the flush. In a replicated one it is what the followers have, and only that.
@@ -37,7 +37,7 @@ class Extent:
             self.high_watermark = next_offset
 
     def flushed(self, next_offset: int, cuts: int) -> None:
-        """As they were when the flush began."""
+        """The log is flushed up to here; both as they were when the flush began."""
         if cuts == self.cuts:
             self._flushed_offset = max(self._flushed_offset, next_offset)
             if self._follows_flushes:
@@ -45,7 +45,7 @@ class Extent:
 
     @property
     def safe_offset(self) -> int:
-        """Up to where this log has what others may be told that it has."""
+        """The end of what others may be told that this log has."""
         return self._flushed_offset if self._waits_for_flushes else self.next_offset
 
     def advance_high_watermark(self, offset: int) -> None:

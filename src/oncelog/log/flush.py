@@ -111,7 +111,7 @@ class Flusher:
                 self._durably_noted_offset = offset
 
     def begin_note(self) -> Callable[[], None] | None:
-        """On the appending thread: None where the log has not grown since. The answer notes how far it is, and may be
+        """None where the log has not grown since. On the appending thread. The answer notes how far it is, and may be
         called by any thread."""
         active, offset, cuts = self._segments.active, self._extent.next_offset, self._extent.cuts
         if offset <= self._written_offset or not active.size_bytes:
@@ -139,7 +139,8 @@ class Flusher:
             return
 
     def forget_notes(self, end_offset: int) -> None:
-        """Before a cut, once `begin_cut` has been called. Their folder is brought to the disk by the caller.
+        """The notes go before a cut, once `begin_cut` has been called. Their folder is brought to the disk by the
+        caller.
 
         `end_offset`: after it. That may lie in a gap behind the last batch, so it is not noted.
         """
@@ -151,7 +152,7 @@ class Flusher:
             self._written_offset = end_offset
 
     def failed(self, error: OSError) -> None:
-        """After a failed flush nobody knows what is on the disk, and the next one would not tell: no more appends.
+        """Nobody knows after a failed flush what is on the disk, and the next one would not tell: no more appends.
 
         Where not even a file could be opened, nothing was asked of the disk, and the next flush does it all.
         """
@@ -161,7 +162,7 @@ class Flusher:
         self._health.go_offline(f"{self.folder} cannot be brought to the disk: {error}")
 
     def begin(self, now: Now) -> FlushPlan:
-        """On the appending thread, with nothing staged: what is needed to move the recovery point up to here."""
+        """What is needed to move the recovery point up to here. On the appending thread, with nothing staged."""
         self._health.check()
         active, cuts = self._segments.active, self._extent.cuts
         for segment in self._segments:
@@ -213,7 +214,7 @@ class Flusher:
             self.point_offset = max(self.point_offset, self.beginning)
 
     def begins_at(self, offset: int) -> None:
-        """With a snapshot there."""
+        """The log begins here, with a snapshot there."""
         self.point_offset = self.beginning = offset
 
     def forget_point(self) -> None:

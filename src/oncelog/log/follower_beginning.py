@@ -22,7 +22,7 @@ def encoded(log: Parts, now: Now) -> bytes:
 
 
 def begin_anew(log: Parts, beginning: bytes, now: Now) -> None:
-    """With what `encoded` told; empty: with nothing at all."""
+    """The log begins anew with what `encoded` told; empty: with nothing at all."""
     if not beginning:
         nothing = log.producers.another().encode(now)
         beginning = snapshots.encode(Snapshot(RecoveryPoint(0, 0, 0, 0, -1), LeaderEpochs(), nothing, 0))

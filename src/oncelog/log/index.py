@@ -144,7 +144,7 @@ class Index:
         self._tail = (offsets[:keep], positions[:keep], times[:keep])
 
     def cut_to_entries(self, entries: int) -> None:
-        """After a start: entries behind the recovery point are not trusted."""
+        """The first entries are kept: a start does not trust those behind the recovery point."""
         self._keep_stored(entries)
         self._tail = (array("q"), array("q"), array("q"))
 

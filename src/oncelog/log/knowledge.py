@@ -36,7 +36,8 @@ def gaps_below(disk: Disk, folder: str, names: Sequence[str], known: Known) -> i
 
 
 def noted_beginning(disk: Disk, folder: str, names: Sequence[str], first_base: int, stored_start: int) -> int:
-    """Up to where something says that segments were removed or about to be; -1 where that is below the first one.
+    """The offset below which something says that segments were removed or about to be; -1 where that is below the first
+    one.
 
     Before retention removes segments, one by one, it leaves a snapshot that says where the log may begin from then on,
     and every other one says where it began. Those of earlier versions do not say it. As long as the newest is one of

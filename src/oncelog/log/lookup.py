@@ -117,7 +117,8 @@ def _latest_batch(segment: Segment, start: int, limit: int) -> Steps[Candidate |
 
 
 def _latest_before(segment: Segment, start: int, limit: int) -> Steps[Candidate | None]:
-    """From the segment's end back to where nothing greater can come before: there is mostly one step to do."""
+    """The search goes from the segment's end back to where nothing greater can come before: there is mostly one step to
+    do."""
     best: Candidate | None = None
     end = segment.size_bytes
     for entry in _entries_backwards(segment):

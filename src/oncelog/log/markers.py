@@ -19,7 +19,7 @@ def marker_batch(pid: int, epoch: int, marker: Marker, timestamp_ms: int) -> byt
 
 
 def marker_of(batch: Buffer) -> Marker | None:
-    """Of a control batch; None for one of another kind, and for one that compaction left empty."""
+    """The marker of a control batch; None for one of another kind, and for one that compaction left empty."""
     try:
         records = records_of(batch, check_crc=False)
     except InvalidRecord:

@@ -66,5 +66,5 @@ def offsets_of(names: Iterable[str], ending: str) -> list[int]:
 
 
 def _is_offset(stem: str) -> bool:
-    """As it is written here: what else stands in the folder is nobody's file."""
+    """Whether an offset is written as it is here: what else stands in the folder is nobody's file."""
     return len(stem) == 20 and stem.isascii() and stem.isdigit() and int(stem) <= LATEST_OFFSET

@@ -175,12 +175,12 @@ class PartitionLog:
 
     @property
     def stable_offset(self) -> int:
-        """Up to where readers of committed records read: the last stable offset."""
+        """The last stable offset: readers of committed records read up to here."""
         return self._parts.stable_offset
 
     @property
     def appended_bytes(self) -> int:
-        """Since the start. Unlike the size it only grows."""
+        """The bytes appended since the start. Unlike the size they only grow."""
         return self.extent.appended_bytes
 
     @property
@@ -243,7 +243,7 @@ class PartitionLog:
         return End(self.extent.next_offset, self._parts.epochs.current)
 
     def fate(self, end: End) -> Fate:
-        """Of what was appended up to there."""
+        """The fate of what was appended up to there."""
         if self._parts.epochs.current != end.epoch:
             return Fate.LOST
         if self.extent.high_watermark >= end.offset:
@@ -346,7 +346,7 @@ class PartitionLog:
 
     @property
     def first_offset(self) -> int:
-        """From here on everything can be read by a follower."""
+        """The offset from which on a follower can read everything."""
         return self._parts.segments.first_offset
 
     def beginning(self) -> bytes:
@@ -354,7 +354,8 @@ class PartitionLog:
         return follower_beginning.encoded(self._parts, self._appender.now)
 
     def begin_anew(self, encoded: bytes, now: Now) -> None:
-        """Without any record, where another log begins, and with the producers as they were there. Empty: at 0."""
+        """The log goes on without any record where another one begins, with the producers as they were there. Empty: at
+        0."""
         self._appender.seen(now)
         try:
             follower_beginning.begin_anew(self._parts, encoded, now)
@@ -403,7 +404,8 @@ class PartitionLog:
         return job is not None
 
     def begin_compaction(self, now: Now) -> compaction.CompactionJob | None:
-        """On the appending thread. The job's `run` may take its time on another one; then `finish_compaction` here."""
+        """A job whose `run` may take its time on another thread; then `finish_compaction`. Both on the appending
+        thread."""
         return at_once(self.beginning_compaction(now))
 
     def finish_compaction(self, job: compaction.CompactionJob) -> None:
@@ -435,7 +437,7 @@ class PartitionLog:
         self._parts.flusher.flush(notes=True)
 
     def begin_flush(self, now: Now | None = None) -> FlushPlan:
-        """On the appending thread, with nothing staged: what is needed to move the recovery point up to here.
+        """What is needed to move the recovery point up to here. On the appending thread, with nothing staged.
 
         A snapshot says how old its producers were at `now`. It must not be read back as of an earlier
         time, or they would be by so much older than they are.

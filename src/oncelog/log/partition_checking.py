@@ -192,7 +192,7 @@ class _Check:
             )
 
     def _check_end(self, point: snapshots.RecoveryPoint, last: Piece) -> None:
-        """Of a log with nothing behind its recovery point."""
+        """The end of a log with nothing behind its recovery point."""
         if self._replicated and self._end == (point.base_offset, point.position):
             self._expected = max(self._expected, point.offset)  # a cut may have ended in a gap
         if self._expected >= point.offset:
@@ -386,7 +386,7 @@ class _Check:
         return True
 
     def _check_written(self, piece: Piece, end: int, end_offset: int) -> None:
-        """At the batch with which the log ended when that was noted."""
+        """The batch is compared with which the log ended when that was noted."""
         written = self._known.written
         is_there = (piece.base_offset, end, end_offset) == (written.base_offset, written.position, written.offset)
         if not is_there and written.offset > self._known.point_offset:
@@ -408,7 +408,8 @@ class _Check:
             self._problem(piece, position, reason, following)
 
     def _problem(self, piece: Piece, position: int, reason: str, following: list[Piece], more: str = "") -> None:
-        """Behind the recovery point a start would end the log here; then what a start makes of it is told."""
+        """What is wrong there. Behind the recovery point a start would end the log here; then what it makes of it is
+        told."""
         name = _name(piece.log_path)
         if self._expected >= self._known.durable_offset:
             paths = [piece.log_path, *(each.log_path for each in following)]
@@ -444,7 +445,7 @@ class _IndexCheck:
             self._next = next(self._entries, None)
 
     def reached(self, offset: int) -> None:
-        """Of the active segment only what is known to be on the disk can be asked for."""
+        """The walk has come so far. Only what is known to be on the disk can be asked for of the active segment."""
         self.is_wrong = self.is_wrong or (self._next is not None and self._next[0] < offset)
 
     def ended(self, offset: int, size_bytes: int, max_timestamp_ms: int) -> None:

@@ -76,7 +76,7 @@ class Parts:
 
     @property
     def stable_offset(self) -> int:
-        """Below it every transaction has ended."""
+        """The offset below which every transaction has ended."""
         transactions, extent = self.producers.transactions, self.extent
         if not transactions:
             return extent.high_watermark

@@ -1,4 +1,4 @@
-"""From the files in a folder to a log that can be appended to, after any kill.
+"""A start: the files in a folder become a log that can be appended to, after any kill.
 
 1. A swap that compaction had decided on is finished, half-written files are removed.
 2. The newest good snapshot is the recovery point, and the producers as they were there.
@@ -244,7 +244,7 @@ class Recovery:
         )
 
     def _ends_at(self, segment: Segment, size_bytes: int, end_offset: int) -> bool:
-        """By the headers: then it is the index that is wrong, and can be made anew."""
+        """Whether the headers say so: then it is the index that is wrong, and can be made anew."""
         found = segment.base_offset
         try:
             for _, header in segment.walk(0, size_bytes):

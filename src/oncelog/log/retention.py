@@ -141,7 +141,7 @@ def _keeping_producers(log: Parts, gone: list[Segment], now: Now) -> Steps[bool]
 
 
 def _snapshot_behind(log: Parts, gone: list[Segment], now: Now) -> Steps[snapshots.Snapshot | None]:
-    """At the beginning of the segment that follows; None where others have taken them away meanwhile."""
+    """A snapshot at the beginning of the segment that follows; None where others have taken them away meanwhile."""
     producers = yield from log.stored_producers.encoding_end_of(gone, partial(_are_first, log, gone), now)
     if producers is None:
         return None

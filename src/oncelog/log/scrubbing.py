@@ -17,7 +17,7 @@ BATCHES_A_TURN = 32  # between two times that the interpreter is offered to the 
 
 
 class Reached(NamedTuple):
-    """Up to where a segment was looked at."""
+    """The place up to which a segment was looked at."""
 
     position: int
     expected: int  # the offset that follows
@@ -38,7 +38,8 @@ class Stretch(NamedTuple):
 def read_stretch(
     disk: Disk, path: str, reached: Reached, size_bytes: int, has_gaps: bool, give_way: Callable[[], None]
 ) -> Stretch:
-    """About STRETCH_BYTES from there on, at least a batch; less only before `size_bytes`, where the segment ends."""
+    """Look at about STRETCH_BYTES from there on, at least a batch; less only before `size_bytes`, where the segment
+    ends."""
     position, expected = reached
     rotten: list[Rotten] = []
     file = disk.open(path)

@@ -67,7 +67,8 @@ class Segment:
 
     @classmethod
     def cleaned(cls, handles: Handles, folder: str, base_offset: int, end_offset: int) -> Self:
-        """Beside the old ones, empty: what compaction will put in the place of those from the one to the other."""
+        """An empty segment beside the old ones, which compaction will put in the place of those from the one to the
+        other."""
         segment = cls(handles, folder, base_offset)
         segment.log_path = cleaned_path(segment.log_path, end_offset, CLEANED)
         segment.index = Index(handles, cleaned_path(segment.index.path, end_offset, CLEANED), 0)
@@ -157,7 +158,7 @@ class Segment:
         self.rotten = tuple(sorted({*self.rotten, (position, end)}))
 
     def whole_until(self, position: int, end: int) -> int:
-        """From the batch at `position` on, up to `end` at most."""
+        """The end of what is whole from the batch at `position` on, `end` at most."""
         for start, behind in self.rotten:
             if start <= position < behind:
                 raise self.damaged(start, f"the {behind - start} bytes from there on are not what was written")
@@ -226,7 +227,8 @@ class Segment:
         return True
 
     def rebuild_index(self, interval_bytes: int, *, end: int | None = None) -> None:
-        """From the headers, up to `end` of the log file. Where that is given, the segment's facts come out of it, too.
+        """The index is made from the headers, up to `end` of the log file. Where that is given, the segment's facts
+        come out of it, too.
 
         Where they contradict one another the index stays as it is, and nobody walks through them again.
         """
@@ -298,7 +300,7 @@ class Segment:
             self.max_timestamp_ms = max_timestamp_ms
 
     def index_appended(self, batches: Sequence[Buffer], position: int, interval_bytes: int) -> None:
-        """Before `appended`: entries for those of the batches, written at `position`, that need one."""
+        """Entries for those of the batches, written at `position`, that need one. To be called before `appended`."""
         greatest_ms = self.max_timestamp_ms
         for batch in batches:
             base_offset, max_ms = _offset_and_time(batch)
@@ -313,7 +315,7 @@ class Segment:
         return Facts(self.size_bytes, self.end_offset, self.max_timestamp_ms, self.roll_at_ms)
 
     def put_back(self, facts: Facts) -> None:
-        """After an append that failed half-way; the index follows by `cut_index`."""
+        """The facts of before an append that failed half-way; the index follows by `cut_index`."""
         self.size_bytes, self.end_offset, self.max_timestamp_ms, self.roll_at_ms = facts
 
     def cut_index(self) -> None:
@@ -327,7 +329,7 @@ class Segment:
             file.truncate(size_bytes)
 
     def cut(self, position: int, end_offset: int) -> None:
-        """On the disk, too: the batch at `position` and all behind it go."""
+        """The batch at `position` and all behind it go, on the disk, too."""
         file = self.handles.get(self.log_path)
         file.truncate(position)
         file.fdatasync()
@@ -369,7 +371,7 @@ class Segment:
         self.is_time_seen = False
 
     def found(self, size_bytes: int, end_offset: int, max_timestamp_ms: int, next_index_at: int) -> None:
-        """Up to where a start has looked."""
+        """The place up to which a start has looked."""
         self.size_bytes, self.end_offset = size_bytes, end_offset
         self.max_timestamp_ms, self.next_index_at = max_timestamp_ms, next_index_at
 

@@ -124,7 +124,7 @@ class Segments:
         self.add(base_offset)
 
     def replace(self, old: list[Segment], by: Segment) -> None:
-        """After a compaction swapped the files."""
+        """The new segment takes the place of the old ones, whose files a compaction has swapped."""
         self._change()
         first = self._segments.index(old[0])
         for segment in old:

@@ -1,4 +1,5 @@
-"""From an offset to bytes. However large the read, no batch of it is looked at but those up to the first one wanted."""
+"""What bytes stand from an offset on. Of a read, however large, no batch is looked at but those up to the first one
+wanted."""
 
 from oncelog.log.errors import LogStorageError
 from oncelog.log.segment import Segment

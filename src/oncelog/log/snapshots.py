@@ -113,7 +113,7 @@ def decode(data: bytes) -> Snapshot | None:
 
 
 def _sections(body: bytes) -> dict[int, bytes] | None:
-    """By their kinds. None where one must be known and is not."""
+    """The sections by their kinds. None where one must be known and is not."""
     held: dict[int, bytes] = {}
     at = 0
     while at < len(body):
@@ -127,7 +127,8 @@ def _sections(body: bytes) -> dict[int, bytes] | None:
 
 
 def stored_offsets(disk: Disk, folder: str) -> list[int]:
-    """Of all snapshots, damaged ones too: even the name of one says that the log was on the disk up to there."""
+    """The offsets of all snapshots, damaged ones too: even the name of one says that the log was on the disk up to
+    there."""
     return offsets_of(disk.listdir(folder), SNAPSHOT)
 
 
@@ -162,7 +163,7 @@ def drop_old(disk: Disk, folder: str, segment_bases: list[int]) -> None:
 
 
 def drop_between(disk: Disk, folder: str, kept: Collection[int], offset: int) -> None:
-    """Before compaction: the positions that they name within its segments are about to change."""
+    """Snapshots go before a compaction: the positions that they name within its segments are about to change."""
     for stored in stored_offsets(disk, folder):
         if stored not in kept and stored < offset:
             disk.unlink(snapshot_path(folder, stored))

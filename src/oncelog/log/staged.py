@@ -9,7 +9,7 @@ from oncelog.records.build import build_batch
 
 
 class End(NamedTuple):
-    """Up to where a log must be safe for an answer to be true, and in which leader's epoch: under another one, other
+    """How far a log must be safe for an answer to be true, and in which leader's epoch: under another one, other
     records may stand there."""
 
     offset: int

@@ -29,7 +29,7 @@ class StoredProducers:
         at_once(replaying(self._map, self._segments, start, next_offset, now))
 
     def _adopt_snapshot(self, producers: ProducerMap, base_offset: int, up_to_offset: int, now: Now) -> int:
-        """Up to where it knows them."""
+        """The offset up to which the snapshot knows the producers."""
         producers.clear()
         for snapshot in snapshots.newest_first(self._disk, self._folder, up_to_offset):
             try:
@@ -40,7 +40,8 @@ class StoredProducers:
         return base_offset
 
     def restore(self, next_offset: int, now: Now) -> None:
-        """After an append that failed. Those that fail next find the log's end still there, and need not read it."""
+        """The producers of before an append that failed. Those that fail next find the log's end still there, and need
+        not read it."""
         if self._at_end is None:
             self.restore_anew(next_offset, now)
         else:
@@ -56,8 +57,8 @@ class StoredProducers:
     def encoding_end_of(
         self, segments: Sequence[Segment], still_holds: Callable[[], bool], now: Now
     ) -> Steps[bytes | None]:
-        """As they were at the end of the log's first segments; None where these no longer are the first ones. They are
-        found in a map of their own: others append meanwhile."""
+        """The producers as they were at the end of the log's first segments; None where these no longer are the first
+        ones. They are found in a map of their own: others append meanwhile."""
         producers, end_offset = self._map.another(), segments[-1].end_offset
         starts: list[int] = []
         encoded: list[bytes] = []

@@ -43,7 +43,7 @@ class PidBinding:
 
 
 def number_of(pid: int) -> int:
-    """By which it was granted, whether it is bound or not."""
+    """The number by which a pid was granted, whether it is bound or not."""
     return pid if pid < FIRST_BOUND_PID else (pid - FIRST_BOUND_PID) >> TAG_BITS
 
 

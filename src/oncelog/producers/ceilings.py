@@ -24,7 +24,7 @@ SURE_OF_A_PLACE = 64  # of Kafka's pids a partition can hold this many whatever 
 
 
 class Leases(Protocol):
-    """Of one partition."""
+    """The leased producers of one partition."""
 
     def __len__(self) -> int: ...
 
@@ -33,16 +33,16 @@ class Leases(Protocol):
         ...
 
     def ranks(self) -> Sequence[int]:
-        """Of each place, oldest pid first: who has the least gives way first. CAME_ONCE: wrote one batch, a whole epoch
-        ago or more; from 1 on: wrote on, and was idle for 5 whole epochs or more, 4, 3, 2, 1; CAME_ONCE_NOW;
-        GOES_ON."""
+        """The rank of each place, oldest pid first: who has the least gives way first. CAME_ONCE: wrote one batch, a
+        whole epoch ago or more; from 1 on: wrote on, and was idle for 5 whole epochs or more, 4, 3, 2, 1;
+        CAME_ONCE_NOW; GOES_ON."""
         ...
 
     def give_way(self, places: Sequence[int], now: Now) -> None: ...
 
 
 class KafkaPids(Protocol):
-    """Of one partition."""
+    """The producers of one partition that have pids of InitProducerId."""
 
     def __len__(self) -> int: ...
 
@@ -71,7 +71,7 @@ class LeaseCeiling:
         self._left = 0
 
     def take(self, now: Now) -> None:
-        """Before an entry is made."""
+        """Room for an entry, before it is made."""
         if self._left <= 0:
             self._look(now)
         self._left -= 1
@@ -166,6 +166,6 @@ class Ceilings:
         self.kafka = KafkaCeiling(most_kafka_pids)
 
     def belong_to(self, partitions: Partitions) -> None:
-        """From now on these count, with what they hold already."""
+        """These partitions count from now on, with what they hold already."""
         self.leases.partitions = self.kafka.partitions = partitions
         self.leases.recount()

@@ -147,7 +147,7 @@ class Entries:
         return self.offset_of(row, self.last_sequence[row]) if self.batches[row] else -1
 
     def newest_place(self, row: int) -> int:
-        """Of a row that has remembered batches."""
+        """The place of the newest batch of a row that has remembered any."""
         return row * BATCHES_REMEMBERED + (self.batches[row] - 1) % BATCHES_REMEMBERED
 
     def places(self, row: int) -> list[int]:

@@ -42,7 +42,7 @@ class KafkaProducers:
         return len(self._rows)
 
     def judge(self, pid: int, epoch: int, first_sequence: int, record_count: int, now: Now) -> Judgement:
-        """Of a batch outside of any transaction."""
+        """What becomes of a batch outside of any transaction."""
         if self.next_row(pid, epoch, first_sequence) >= 0:
             return APPEND
         judgement = self.judge_in_transaction(pid, epoch, first_sequence, record_count, now)
@@ -56,7 +56,7 @@ class KafkaProducers:
         return (Decision.FULL, 0) if known is None and self.is_full(now) else judgement
 
     def judge_unsequenced(self, pid: int, epoch: int, now: Now) -> Decision:
-        """Of a transactional batch that a coordinator writes for a producer: it has no sequences."""
+        """What becomes of a transactional batch that a coordinator writes for a producer: it has no sequences."""
         row = self.row(pid)
         if row < 0:
             return Decision.FULL if self.is_full(now) else Decision.APPEND
@@ -137,7 +137,7 @@ class KafkaProducers:
         return self._rows.get(pid, -1)
 
     def pids(self) -> Iterable[int]:
-        """As they are now."""
+        """The pids that are known now."""
         return tuple(self._rows)
 
     def newest_rows(self) -> Iterator[tuple[int, int]]:
@@ -194,7 +194,7 @@ class KafkaProducers:
         return before - len(self._rows)
 
     def _spare_the_busy(self, since_ms: int) -> None:
-        """Of the longest idle those that have a transaction open, until one comes that has none."""
+        """The longest idle that have a transaction open move to the end, until one comes that has none."""
         opened, seen_ms = self.transactions.open, self.entries.seen_ms
         while opened and (pid := next(iter(self._rows))) in opened and seen_ms[self._rows[pid]] <= since_ms:
             seen_ms[self._rows[pid]] = since_ms + 1

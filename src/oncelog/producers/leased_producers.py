@@ -119,7 +119,7 @@ class LeasedProducers:
         return row
 
     def pids(self) -> Iterable[int]:
-        """As they are now."""
+        """The pids that are known now."""
         return self.ring.pids()
 
     def newest_rows(self) -> Iterator[tuple[int, int]]:
@@ -131,7 +131,8 @@ class LeasedProducers:
         return map(self.ring.at, range(count) if count <= most else (n * count // most for n in range(most)))
 
     def lease_left_ms(self, row: int, now: Now) -> int:
-        """By the arrival of its first message here; 0 for an entry that has outlived its lease."""
+        """What is left of a lease, by the arrival of its first message here; 0 for an entry that has outlived its
+        lease."""
         return max(0, self.entries.seen_ms[row] + self.lifetime_ms - now.monotonic_ms)
 
     def places(self) -> "tuple[array[int], array[int]]":
@@ -209,7 +210,7 @@ class LeasedProducers:
         self.floor = Floor(self.floor.pid if self._is_below_floor(pid, now) else pid, now.monotonic_ms)
 
     def _is_below_floor(self, pid: int, now: Now) -> bool:
-        """After two lifetimes the grants themselves know that none of these pids is new."""
+        """Whether the floor says that it is not new. The grants themselves know that after two lifetimes."""
         floor = self.floor
         is_up = floor.pid > 0 and now.monotonic_ms - floor.raised_ms < self._kept_ms
         return is_up and (floor.pid - pid) % PIDS < PIDS // 2

@@ -40,7 +40,7 @@ class Period(NamedTuple):
 
 
 def first_leased(next_pid: int, count: int) -> int:
-    """Of `count` in a row, where the sequence stands at `next_pid`."""
+    """The first of `count` pids in a row, where the sequence stands at `next_pid`."""
     return next_pid if next_pid + count <= END_OF_LEASED_PIDS else FIRST_LEASED_PID
 
 

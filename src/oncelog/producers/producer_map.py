@@ -168,7 +168,7 @@ class ProducerMap:
         return judgement
 
     def judge_unsequenced(self, pid: int, epoch: int, now: Now) -> Decision:
-        """Of a batch that a coordinator writes for a transaction: it has no sequences."""
+        """What becomes of a batch that a coordinator writes for a transaction: it has no sequences."""
         self.run.pass_on()
         return self._kafka.judge_unsequenced(pid, epoch, now)
 
@@ -267,7 +267,7 @@ class ProducerMap:
 
     @property
     def highest_kafka_number(self) -> int:
-        """By which a pid that is known was granted; -1 where none is known."""
+        """The highest number by which a pid that is known was granted; -1 where none is known."""
         return max(map(number_of, self._kafka.pids()), default=-1)
 
     @property
@@ -294,7 +294,7 @@ class ProducerMap:
         return self.leased.expire(now) + self._kafka.expire(now)
 
     def kinds(self) -> tuple[LeasedProducers, KafkaProducers]:
-        """For the ceilings of all partitions, below which some may have to give way."""
+        """Both kinds, for the ceilings of all partitions, below which some may have to give way."""
         self.run.end()
         return self.leased, self._kafka
 

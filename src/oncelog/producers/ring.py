@@ -39,7 +39,7 @@ class Ring:
         return (self._pids[at] - 1) % PIDS + 1, self._rows[at]
 
     def pids(self) -> Iterator[int]:
-        """As they are now, oldest first."""
+        """The pids that are there now, oldest first."""
         return ((unrolled - 1) % PIDS + 1 for unrolled in self.places()[0])
 
     def find(self, pid: int) -> int:

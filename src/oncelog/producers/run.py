@@ -58,7 +58,7 @@ class Run:
             kind.wrote(self.pid, self._row, batches[-1][4])
 
     def end(self) -> None:
-        """Before the map is changed in any other way: the row may become somebody else's."""
+        """The run ends before the map is changed in any other way: the row may become somebody else's."""
         self.pass_on()
         self.pid = NOBODY
 

@@ -16,7 +16,7 @@ MOST_VERIFIED = 10_000
 
 
 class Ended(NamedTuple):
-    """Of a transaction whose marker may lie above the high watermark."""
+    """A transaction that has ended, whose marker may lie above the high watermark."""
 
     first_offset: int
     marker_offset: int
@@ -57,7 +57,7 @@ class Transactions:
         return self.coordinators.get(pid, NO_COORDINATOR)
 
     def first_offset(self, pid: int) -> int | None:
-        """Of its open one."""
+        """The first offset of its open transaction."""
         return self.open.get(pid)
 
     def forget_producer(self, pid: int) -> None:
@@ -65,7 +65,7 @@ class Transactions:
         self.coordinators.pop(pid, None)
 
     def stable_offset(self, high_watermark: int, log_start_offset: int) -> int:
-        """Below it every transaction has ended, and its end cannot be lost any more."""
+        """The offset below which every transaction has ended, and its end cannot be lost any more."""
         ended = self._ended
         while ended and ended[0].marker_offset < high_watermark:
             ended.popleft()

@@ -429,7 +429,7 @@ class Producing:
         return Outcome(index, partition, None, ErrorCode.invalid_timestamp, message, refused.records)
 
     def _look_at_the_clock(self, now: Now) -> None:
-        """After what may have taken long: a batch whose kilobytes unfold to megabytes. `now` is when the chunk came."""
+        """A batch whose kilobytes unfold to megabytes may have taken long. `now` is when the chunk came."""
         self.is_turn_over = self.is_turn_over or self._took_ms(now) >= TURN_MS
 
     def _took_ms(self, now: Now) -> int:
@@ -438,7 +438,7 @@ class Producing:
     def commit_part(
         self, part: ProduceTopic, buffer: bytearray, request: ProduceRequest, version: int, verdicts: Verdicts
     ) -> list[Outcome]:
-        """Of a request that is answered when all of it is committed."""
+        """A part of a request that is answered when all of it is committed."""
         self._acks = request.acks
         try:
             outcomes = self._stage_topic(part, buffer, version, self._broker.clock.now(), verdicts)

@@ -116,7 +116,7 @@ def _ask_before_the_next(partition: Partition) -> None:
 
 
 def dispute(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) -> None:
-    """Behind something that failed it is a consequence, and the same slot may be filled later. Otherwise broker and
+    """A gap behind something that failed is a consequence, and the slot may be filled later. Otherwise broker and
     producer disagree about what is stored."""
     if partition.open[0] is batch:
         partition.is_refused = True

@@ -12,7 +12,7 @@ from oncelog.slots.verdicts import verdict_of
 
 
 def next_batch(partition: Partition, now_ms: int) -> Batch | None:
-    """To be sent now, if there is one."""
+    """The batch that is to be sent now, if there is one."""
     found = take(partition, now_ms)
     while type(found) is Event:
         happen(partition, found, now_ms)

@@ -40,7 +40,7 @@ def opened(identity: Identity, next_sequence: int, next_offset: int) -> SavedPar
 
 
 def as_it_stands(boundary: Boundary | None) -> SavedPartition | None:
-    """Of a running producer that is to be saved from here on; None where it has written nothing, and so needs an
+    """A running producer that is to be saved from here on; None where it has written nothing, and so needs an
     identity that is saved before its first record."""
     if boundary is None or boundary.next_offset < 0:
         return None

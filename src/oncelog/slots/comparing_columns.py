@@ -43,7 +43,7 @@ def first_difference(stand: Rows, came: Rows) -> Difference | None:
 
 
 def _stretches(mine: Int64s, theirs: Int64s) -> Iterator[tuple[int, int]]:
-    """From where to where rows follow one another on both sides."""
+    """The stretches in which rows follow one another on both sides."""
     if not len(mine):
         return
     breaks = np.flatnonzero((np.diff(mine) != 1) | (np.diff(theirs) != 1)) + 1

@@ -11,7 +11,7 @@ from oncelog.slots.messages import Action, Failed
 
 @dataclass(slots=True)
 class Counters:
-    """Since the start, for statistics and tests."""
+    """What has happened since the start, for statistics and tests."""
 
     requests: int = 0
     batches_sent: int = 0
@@ -75,5 +75,5 @@ class SenderContext:
         return now_ms + self.wall_ahead_ms - self.remembered_ms
 
     def forgotten_at_ms(self, timestamp_ms: int) -> int:
-        """Until then records with this timestamp do so."""
+        """The time until which records with this timestamp do so."""
         return timestamp_ms - self.wall_ahead_ms + self.remembered_ms

@@ -48,5 +48,5 @@ class Span(NamedTuple):
 
 
 def is_lease(identity: Identity) -> bool:
-    """On oncelog the number tells who granted it; elsewhere all pids are InitProducerId's."""
+    """Whether lease_pid granted it. The number says so on oncelog; elsewhere all pids are InitProducerId's."""
     return 0 < identity.pid < FIRST_KAFKA_PID

@@ -14,7 +14,7 @@ PERIODS: Final = 24  # a lease is renewed when 23 of these have passed
 
 
 def end_ms(identity: Identity, wall_ahead_ms: int) -> int:
-    """On the machine's clock. Where it is not known when a lease ends, the server says so when it has."""
+    """When the lease ends, on the machine's clock. Where that is not known, the server says so when it has."""
     return FOREVER_MS if identity.expires_at_ms == NEVER else identity.expires_at_ms - wall_ahead_ms
 
 

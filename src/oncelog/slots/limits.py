@@ -33,6 +33,6 @@ class SenderLimits:
 
 
 def remembered_ms(forget_after_ms: int, settle_ms: int = SETTLE_MS) -> int:
-    """For how long it is relied upon that a broker remembers a producer: what is sent now may arrive as late as
+    """How long a broker is relied upon to remember a producer: what is sent now may arrive as late as
     `settle_ms` from now, and must still be remembered then; and its clock is another one."""
     return forget_after_ms - max(forget_after_ms // 24, min(settle_ms, forget_after_ms // 2))

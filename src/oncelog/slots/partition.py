@@ -136,7 +136,7 @@ class Partition:
         return any(batch.in_doubt and now_ms >= forgotten_at_ms(batch.max_timestamp_ms) for batch in self.open)
 
     def sent_until_ms(self, batch: Batch, now_ms: int) -> int:
-        """Until when it may leave: what was known when it was stamped does not hold for longer."""
+        """The time until which the batch may leave: what was known when it was stamped does not hold for longer."""
         tenure = self.tenure
         if tenure is None:
             return FOREVER_MS

@@ -32,7 +32,7 @@ TAIL_GROWTH: Final = 8
 
 
 class Record(NamedTuple):
-    """As it stands in the log."""
+    """A record as it stands in the log."""
 
     offset: int
     key: bytes | None
@@ -55,7 +55,7 @@ class Gap(Exception):
 
 
 class Outcome(Enum):
-    """Of a fact that somebody wants to count, or has appended."""
+    """What became of a fact that somebody wants to count, or has appended."""
 
     OPEN = "open"  # nothing is decided, so far
     OWN = "own"

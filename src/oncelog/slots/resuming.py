@@ -63,7 +63,7 @@ TABLE: Final[Mapping[Ask, Mapping[Says, Ask | End]]] = {
 
 
 class LogRead(NamedTuple):
-    """Of the slots from the due one on, in the order of the log."""
+    """What the log has of the slots from the due one on, in its order."""
 
     records: int
     end_offset: int  # up to where it was read
@@ -104,7 +104,7 @@ class Resuming:
         self._counting = 0  # slots that are remembered, and lie below the high watermark
 
     def answered(self, answer: Answer) -> None:
-        """To what it asks. Raises CannotTell where it ends as refused."""
+        """The answer to what it asks. Raises CannotTell where it ends as refused."""
         assert isinstance(self.asks, Ask)
         asked, says = self.asks, self._says(answer)
         self.asks = TABLE[asked][says]

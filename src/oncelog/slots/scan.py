@@ -55,7 +55,7 @@ class SlotScan:
         return self._place
 
     def batches(self, buffer: Buffer, up_to: int) -> list[Filled]:
-        """As `count`, with the batches; also those that stand twice."""
+        """What `count` does, with the batches; also those that stand twice."""
         found = []
         for _, header, known in self._own(buffer, up_to):
             found.append(Filled(header.base_offset, header.last_offset, self.records - known))
@@ -80,7 +80,7 @@ class SlotScan:
         self._is_cut = True
 
     def slots(self, buffer: Buffer, up_to: int) -> tuple[list[Slot], int]:
-        """As `count`, with the records themselves."""
+        """What `count` does, with the records themselves."""
         found: list[Slot] = []
         for at, header, known in self._own(buffer, up_to):
             if known <= header.last_offset_delta:

@@ -10,7 +10,7 @@ from typing import Final
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.slots.arriving import answered, ended, fail_waiting, give_up, looked_up, next_batch, time_passed
 from oncelog.slots.batch import Batch, Split, split_batch
-from oncelog.slots.context import SenderContext, Counters
+from oncelog.slots.context import Counters, SenderContext
 from oncelog.slots.identity import NEVER, NOBODY, AnyPlace, Identity, Place
 from oncelog.slots.lease import FOREVER_MS
 from oncelog.slots.limits import SenderLimits
@@ -204,7 +204,7 @@ class Sender:
         self.context.wake_at(now_ms)
 
     def pin(self, place: Place) -> None:
-        """From now on the identity changes only in `boundary`: what was saved names what later records carry."""
+        """The identity changes only in `boundary` from now on: what was saved names what later records carry."""
         partition = self._partition(place)
         partition.is_pinned = True
         self._wake(partition)

@@ -55,8 +55,9 @@ def _stamp_first(partition: Partition, tenure: Tenure) -> Batch:
 
 
 def tenure_for_new(partition: Partition, now_ms: int) -> tuple[Tenure | None, Event | None]:
-    """Under whom a batch without a stamp may go now; or what must happen first. An old identity finishes what it began
-    before a new one starts: were both in flight, what fails of the old would land behind what the new one brings."""
+    """The tenure that a batch without a stamp may go under now; or what must happen first. An old identity finishes
+    what it began before a new one starts: were both in flight, what fails of the old would land behind what the new one
+    brings."""
     tenure = partition.tenure
     if partition.renewed is not None and not partition.is_pinned:
         if partition.open:

@@ -90,7 +90,7 @@ class LookingUp:
         self._known: HighWater | None = None  # as far as it is ours
 
     def answered(self, answer: HighWater | SpansRead | Reach | None) -> None:
-        """To what it asks. Raises CannotTell where it ends as refused."""
+        """The answer to what it asks. Raises CannotTell where it ends as refused."""
         assert isinstance(self.asks, Ask)
         says = self._says(answer)
         self.asks = TABLE[self.asks][says]

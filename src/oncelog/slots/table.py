@@ -118,6 +118,6 @@ def end(partition: Partition, event: On, now_ms: int, batch: Batch, answer: Batc
 
 
 def when_landed(partition: Partition, now_ms: int) -> None:
-    """Behind whatever may have been the last one in flight."""
+    """LANDED happens behind whatever may have been the last batch in flight."""
     if not partition.flying and partition.state in (DRAINING, STOPPED):
         happen(partition, On.LANDED, now_ms)

@@ -184,5 +184,5 @@ def time_ms(time: float, wall_offset_s: float) -> int:
 
 
 def given_time(timestamp_ms: int) -> float:
-    """As the time of a row, which is negative where the user gave one; the very beginning of 1970 has no sign."""
+    """The time as a row has it: negative where the user gave one; the very beginning of 1970 has no sign."""
     return -float(timestamp_ms) or -0.5

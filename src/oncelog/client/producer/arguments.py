@@ -25,7 +25,7 @@ def as_bytes(value: Any, what: str) -> bytes | None:
 
 
 def as_headers(headers: Any) -> list[tuple[bytes, bytes | None]] | None:
-    """From a dict, or a list of (name, value) pairs."""
+    """Headers as pairs of bytes, given as a dict or a list of (name, value) pairs."""
     if headers is None:
         return None
     if isinstance(headers, Mapping):
@@ -46,7 +46,7 @@ def as_headers(headers: Any) -> list[tuple[bytes, bytes | None]] | None:
 
 
 def as_record(value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Held:
-    """As it is kept until it is placed; when it was taken, and what it is reported to, come then."""
+    """The record as it is kept until it is placed; when it was taken, and what it is reported to, come then."""
     key, value, pairs = as_bytes(key, "key"), as_bytes(value, "value"), as_headers(headers)
     size_bytes = row_bytes(key, value) + (0 if pairs is None else headers_bytes(pairs))
     row = key, value, pairs, as_time(timestamp, NOT_YET_S), None
@@ -79,7 +79,8 @@ def as_partition(partition: Any) -> int:
 
 
 def as_time(timestamp: Any, now_s: float) -> float:
-    """As the accumulator has it: the monotonic clock's seconds, or negative milliseconds where one was given."""
+    """The time as the accumulator has it: the monotonic clock's seconds, or negative milliseconds where one was
+    given."""
     if not isinstance(timestamp, int) or isinstance(timestamp, bool):
         raise TypeError(f"timestamp must be int (milliseconds since 1970), not {type(timestamp).__name__}")
     if timestamp == 0:

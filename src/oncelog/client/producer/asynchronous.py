@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class AsyncProducer(Face):
-    """For one event loop, the one that it is started on (`async with`, or `await start()`)."""
+    """A producer for one event loop, the one that it is started on (`async with`, or `await start()`)."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class AsyncProducer(Face):
         return future
 
     async def send(self, topic: str, value: Any = None, *arguments: Any, **more: Any) -> "asyncio.Future[Any]":
-        """As `produce`; with an Arrow table or record batch for a value all its rows are taken, as `Producer.send`
-        does, and the future is done with their `BulkSend` when all of them are delivered."""
+        """What `produce` does. All rows of an Arrow table or record batch are taken, as by `Producer.send`, and
+        the future is done with their `BulkSend` when all of them are delivered."""
         if hasattr(value, "schema"):
             return await self._send_rows(topic, value)
         return await self.produce(topic, value, *arguments, **more)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def saved_value(saved: SavedProducer | str | bytes | Mapping[str, Any] | None) -> SavedProducer | None:
-    """As an application gives it: the value itself, or its JSON."""
+    """The saved producer that an application gave as a value or as its JSON."""
     return saved if saved is None or isinstance(saved, SavedProducer) else SavedProducer.from_json(saved)
 
 

@@ -36,7 +36,7 @@ class Buffers:
         return made
 
     def _keep(self, made: NDArray[np.uint8]) -> None:
-        """In the place of free ones, which are of sizes that are not asked for any more."""
+        """The buffer takes the place of free ones, whose sizes are not asked for any more."""
         for at in range(len(self.kept) - 1, -1, -1):
             if self._kept_bytes + len(made) <= self._most_kept_bytes:
                 break

@@ -99,7 +99,7 @@ class BulkSend:
         return self._done.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until every row is delivered or has failed; False when the time is over."""
+        """Wait until every row is delivered or has failed; False when the time is over."""
         return until_set(self._done, timeout)
 
     def result(self, timeout: float | None = None) -> list[Range]:
@@ -330,7 +330,7 @@ class BulkWriter:
         return chosen
 
     def _offer(self, piece: Piece, parts: Parts | None, places: Sequence[Unbatched]) -> Parts:
-        """To partitions in their replay, their rows one by one; the answer are the others' rows."""
+        """Partitions in their replay get their rows one by one; the rows of the others are returned."""
         chosen: Parts = np.zeros(piece.record_count, np.int32) if parts is None else parts.copy()
         for index, place in enumerate(places):
             if place.replay is None:
@@ -344,7 +344,7 @@ class BulkWriter:
         return chosen
 
     def _encode(self, piece: Piece, parts: Parts | None, places: Sequence[Unbatched]) -> None:
-        """To all other partitions, their rows as batches."""
+        """All other partitions get their rows as batches."""
         rows, closing = piece.rows, self._engine.closing
         now_s = monotonic_s()
         times: Times = int(wall_s() * 1000) if rows.times is None else rows.times

@@ -97,7 +97,7 @@ class Records:
 
 
 def split(batch: Batch, records: int) -> tuple[Batch, Batch]:
-    """As the Sender wants it, with the application's side cut along."""
+    """The two halves of a batch as the Sender wants them, with the application's side cut along."""
     first, second = split_batch(batch, records)
     if isinstance(batch.payload, Records):
         first.payload, second.payload = batch.payload.cut(records)
@@ -237,7 +237,7 @@ class Outbox:
                 self._condition.notify_all()
 
     def wait(self, seen: int, timeout_s: float) -> bool:
-        """Until `changes` is not `seen` any more; False when the time is over."""
+        """Wait until `changes` is not `seen` any more; False when the time is over."""
         with self._condition:
             self._waiting += 1
             try:
@@ -337,7 +337,7 @@ class _Callbacks:
 
 
 def _count_references() -> int:
-    """To an object that only a local variable has, as this interpreter counts."""
+    """How many references this interpreter counts to an object that only a local variable has."""
     alone = object()
     return getrefcount(alone)
 

@@ -186,7 +186,7 @@ def _records(topic: str, partition: int, cells: _Cells, size_bytes: int, wall_of
 def _pieces(
     keys: Sequence[Any], values: Sequence[Any], headers: Sequence[Any], overhead_bytes: int, most_bytes: int
 ) -> list[tuple[int, int]]:
-    """From where to where each batch goes, so that none is estimated to be too large."""
+    """The beginning and end of each batch, so that none is estimated to be too large."""
     pieces, first, size_bytes = [], 0, 0
     for at, (key, value, each) in enumerate(zip(keys, values, headers, strict=True)):
         row = overhead_bytes + len(key or b"") + len(value or b"") + (headers_bytes(each) if each else 0)

@@ -232,7 +232,7 @@ class Engine:
         self._plan(now_s, self._topics.expire(now_s))
 
     def _hand_over(self, now_ms: int) -> None:
-        """To the Sender, what was made of records since the last turn."""
+        """The Sender gets what was made of records since the last turn."""
         inbox = self.closing.made
         while inbox:
             batch = inbox.popleft()
@@ -333,7 +333,7 @@ class Engine:
     # --- reports
 
     def report(self, report: Report) -> None:
-        """From any thread: what became of a batch, to those who asked to know, and to the log where none did."""
+        """What became of a batch is told to those who asked to know, and logged where none did. For any thread."""
         if report.error is not None:
             self._unheard.failed(report)
             self.wake()  # for the line about the ones that follow
@@ -452,7 +452,7 @@ class Engine:
     # --- records that had to wait for their topic
 
     def _place(self, topic: Topic, partitions: Sequence[Unbatched], held: Held) -> Unbatched:
-        """Into its own partition, or the one that its key or chance chooses."""
+        """The partition that the record names, or that its key or chance chooses."""
         index: int | None = held.partition
         if held.partition < 0:
             index = self.partitioner.place(held.row[0], len(partitions))

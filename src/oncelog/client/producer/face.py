@@ -66,7 +66,7 @@ class Face(NoTransactions):
         self._engine.put(topic, Held(record.partition, now_s, record.size_bytes, row))
 
     def _begin(self, kind: Callable[["Engine", str, Any], W], topic: str, data: Any) -> W:
-        """Of a table, or of batches."""
+        """A writer of a table, or of batches."""
         self._check_usable()
         check_topic(topic)
         self._engine.saving.check(topic)

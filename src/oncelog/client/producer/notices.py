@@ -64,7 +64,7 @@ class Unheard:
         self.is_closing = False
 
     def failed(self, report: Report) -> None:
-        """From any thread. Who purges knows what he does, unless it is the end that does it."""
+        """A report of failure. Who purges knows what he does, unless it is the end that does it. For any thread."""
         records, error = report.records, report.error
         assert error is not None
         if error.code() in PURGED and not self.is_closing:

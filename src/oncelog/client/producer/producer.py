@@ -313,7 +313,7 @@ WAIT_S: Final = 1.0
 
 
 def _wait(outbox: Outbox, seen: int, end_s: float | None) -> bool:
-    """Until something has changed; False when the time is over."""
+    """Wait until something has changed; False when the time is over."""
     if end_s is None:
         outbox.wait(seen, WAIT_S)
         return True

@@ -49,7 +49,7 @@ class RawWriter:
         self._engine.saving.check_is_open(self._place.place)
 
     def parts(self) -> Iterator[Passed | None]:
-        """In order; the next one is to be asked for when this one was put."""
+        """The parts in order; the next one is to be asked for when this one was put."""
         for each in self._batches:
             rest: Passed | None = each
             while rest is not None and self._place.replay is not None:

@@ -1,4 +1,4 @@
-"""From the engine's thread to the application's: what became of records, errors of no record, statistics."""
+"""What the engine's thread tells the application's: what became of records, errors of no record, statistics."""
 
 from typing import TYPE_CHECKING
 

@@ -72,7 +72,7 @@ class Requests:
         self.transaction: Transaction | None = None  # that everything belongs to which is sent from here on
 
     def identify(self, topic: str, topic_id: UUID) -> None:
-        """From here on no other topic of this name is written to, where brokers take ids."""
+        """No other topic of this name is written to from here on, where brokers take ids."""
         self._ids[topic] = topic_id.bytes
 
     def send(self, request: Produce) -> None:
@@ -88,8 +88,8 @@ class Requests:
         waiting.append(request)
 
     async def connect(self, node_id: int) -> Connection:
-        """For who looks at the log first, and sends on the connection that was there then: `connected` says whether it
-        still is."""
+        """A connection for who looks at the log first, and sends on the one that was there then: `connected` says
+        whether it still is."""
         connection = self._connections[node_id] = await self._brokers.connection(node_id)
         return connection
 

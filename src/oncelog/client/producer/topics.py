@@ -84,7 +84,7 @@ class Topics:
         return topic
 
     def leaders(self) -> dict[Place, int | None]:
-        """Of all topics that were produced to."""
+        """The leaders of all topics that were produced to."""
         found: dict[Place, int | None] = {}
         for name in tuple(self.known):
             metadata = self._brokers.metadata.topics.get(name)

@@ -85,7 +85,7 @@ class OffsetsKeeper:
     # --- writing
 
     async def join(self) -> None:
-        """From here on nobody who joined before can commit."""
+        """Nobody who joined before can commit from here on."""
         for session_ms in SESSIONS_MS:
             joined = await self._ask(
                 "join_group", lambda spoken, ms=session_ms: self._join_request(spoken, ms), (5, 7), purpose=JOIN_PURPOSE
@@ -100,15 +100,13 @@ class OffsetsKeeper:
         self._member = Member(joined.generation_id, joined.member_id, self._instance_id)
 
     async def commit(self, entries: Iterable[Entry]) -> None:
-        """In one OffsetCommit, as the member that joined last, or not at all."""
+        """All entries are committed in one OffsetCommit, as the member that joined last, or none is."""
         assert self._member is not None, "it joins first"
         offsets = {
             (each.topic, each.partition): ToCommit(each.offset, each.leader_epoch, each.metadata) for each in entries
         }
         try:
-            found = await commit_to_group(
-                self._brokers, self.group, offsets, self._member, timeout_ms=JOIN_TIMEOUT_MS
-            )
+            found = await commit_to_group(self._brokers, self.group, offsets, self._member, timeout_ms=JOIN_TIMEOUT_MS)
             codes = set(found.values()) - {0}
             if codes & NOT_A_MEMBER:
                 raise KafkaException(KafkaError(KafkaError._WAIT_COORD, retriable=True))

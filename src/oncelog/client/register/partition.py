@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from oncelog.settings import INT_MAX
 from oncelog.client.admin.configs import describe_configs
 from oncelog.client.admin.timeouts import Timeouts
 from oncelog.client.admin.topics import create_topics
@@ -22,6 +21,7 @@ from oncelog.client.types import NewTopic
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.records.header import headers
 from oncelog.records.read import batches_with_records, records_of
+from oncelog.settings import INT_MAX
 from oncelog.slots import Place
 from oncelog.slots.register import Record
 from oncelog.wire.hot_client import (
@@ -62,7 +62,7 @@ class Log(Protocol):
         """Which nobody may answer at."""
 
     async def partition_count(self) -> int:
-        """As it is now; 0 where there is no such topic."""
+        """How many there are now; 0 where there is no such topic."""
 
     async def create(self, config: Mapping[str, str]) -> KafkaError | None:
         """Why the topic cannot be made, if so."""
@@ -114,7 +114,7 @@ async def fetch_once(
 
 
 class TopicLog:
-    """Of what was written in transactions it shows what was committed, and nothing behind one that is open."""
+    """A log of records. It shows what transactions have committed, and nothing behind one that is open."""
 
     def __init__(self, brokers: "Brokers", topic: str, patience: Patience, partition: int = 0) -> None:
         self.topic = topic

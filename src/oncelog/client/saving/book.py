@@ -142,7 +142,7 @@ class Book:
         account.partition = replace(account.partition, next_offset=offset)
 
     def change_identity(self, save: Save, place: Place, identity: Identity) -> None:
-        """From here on, with nothing under way, the partition goes on under another identity; so does what is saved."""
+        """The partition goes on under another identity, with nothing under way; so does what is saved."""
         account = self._accounts[place]
         last = account.partition.last
         save.partitions[place] = changed(save.partitions[place], last, identity)

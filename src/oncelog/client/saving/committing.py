@@ -97,7 +97,7 @@ class Committer:
             raise
 
     async def _take_turn(self, outcome: concurrent.futures.Future[SavedProducer]) -> None:
-        """On the producer's loop."""
+        """The value is taken on the producer's loop."""
         try:
             value = await self.saving.begin_commit()
         except Exception as failure:

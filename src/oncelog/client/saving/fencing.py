@@ -26,7 +26,7 @@ REFUSED_FOR_GOOD: Final = frozenset({KafkaError.CLUSTER_AUTHORIZATION_FAILED, Ka
 
 
 async def fence(brokers: "Brokers", identities: Mapping[Place, Identity]) -> dict[Place, HighWater | None]:
-    """For each place the generation that is ours now, and H(P); None where the lease is not known there (any more)."""
+    """The generation of each place that is ours now, and H(P); None where the lease is not known there (any more)."""
     generations = {place: generation_after(identity.generation) for place, identity in identities.items()}
 
     async def ask(node_id: int, places: Sequence[Place]) -> Outcomes[Place]:

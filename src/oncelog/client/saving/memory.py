@@ -9,10 +9,10 @@ timestamps, which then travel one batch at a time, and a look into the log at a 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog.clock import HOUR_MS
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.leaders import answers_of_leaders, by_topic, refusal
 from oncelog.client.net.retry import Outcomes, Patience, ask
+from oncelog.clock import HOUR_MS
 from oncelog.slots import HighWater, Place
 from oncelog.slots.limits import remembered_ms
 from oncelog.wire.requests import RequestSchema
@@ -63,7 +63,7 @@ def _of_pid(producers: Iterable[Any], pid: int) -> HighWater | None:
 
 
 async def surely_remembered_ms(brokers: "Brokers") -> int:
-    """For how long they surely remember."""
+    """How long the brokers surely remember a producer."""
     try:
         found = await ask(lambda: forgotten_after_ms(brokers, is_shared=True), Patience())
     except KafkaException:

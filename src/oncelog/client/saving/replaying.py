@@ -103,7 +103,7 @@ class Replays:
                 self._report(Report(replay.records.popleft(), error=error, done_s=monotonic_s()))
 
     def match(self) -> None:
-        """On the loop: whatever was offered or read back meanwhile."""
+        """Whatever was offered or read back meanwhile is compared. On the loop."""
         for replay in tuple(self._running.values()):
             self.match_one(replay)
 

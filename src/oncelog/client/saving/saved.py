@@ -36,7 +36,7 @@ class SavedProducer:
 
     @property
     def partitions(self) -> Mapping[Place, SavedPartition]:
-        """Of all its topics."""
+        """The partitions of all its topics."""
         return {Place(name, at): each for name, topic in self.topics.items() for at, each in topic.partitions.items()}
 
     def check_cluster(self, cluster_id: str) -> None:
@@ -88,7 +88,8 @@ class SavedProducer:
 
     @classmethod
     def from_json(cls, text: "str | bytes | Mapping[str, Any]") -> "SavedProducer":
-        """From `to_json`'s text or `to_value`'s dictionary; `BadSavedProducer` says what is wrong with another."""
+        """The producer of `to_json`'s text or `to_value`'s dictionary; `BadSavedProducer` says what is wrong with
+        another."""
         return cls(**saved_json.decode(text))
 
     @classmethod

@@ -19,10 +19,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, TypeVar
 
-from oncelog.settings import INT_MAX, LONG_MAX
 from oncelog.client.saving.errors import BadSavedProducer
 from oncelog.client.saving.saved_topics import SavedTopic
 from oncelog.producers.sequences import GENERATIONS, SEQUENCES
+from oncelog.settings import INT_MAX, LONG_MAX
 from oncelog.slots import NEVER, Identity, Span
 from oncelog.slots.chain import SavedPartition
 
@@ -37,7 +37,7 @@ NUMBER_LETTERS = 10  # of the largest partition
 
 
 class Fields(TypedDict):
-    """Of a saved producer."""
+    """The fields of a saved producer."""
 
     cluster_id: str
     made_at_ms: int

@@ -53,7 +53,7 @@ LEASE_NOT_SAVED: Final = (
 
 @dataclass(slots=True)
 class CounterChoice:
-    """In the place of the sticky choice: records without a key go round by the counter that is saved."""
+    """Records without a key go round by the counter that is saved, in the place of the sticky choice."""
 
     counter: KeylessCounter
     linger_ms: int = 0
@@ -162,7 +162,8 @@ class Saving:
         self._engine.pin_by(lambda name: self.pin([name]))
 
     async def pin(self, names: Iterable[str]) -> None:
-        """From here on these topics' records can be saved: counts and identity are fixed, at the place reached."""
+        """The records of these topics can be saved from here on: counts and identity are fixed, at the place
+        reached."""
         async with self._turn:
             new = [name for name in names if self._book is None or self._book.partition_count(name) is None]
             if not new:
@@ -271,7 +272,7 @@ class Saving:
             return value
 
     async def begin_commit(self) -> SavedProducer:
-        """As `save`; where an identity begins with the value, nothing is sent before `end_commit`."""
+        """What `save` gives. Where an identity begins with it, nothing is sent before `end_commit`."""
         await self._turn.acquire()
         try:
             return await self._value()
