@@ -17,7 +17,7 @@ from oncelog.client.producer.arguments import (
 from oncelog.client.producer.beginning import begin
 from oncelog.client.producer.delivery import ProducedMessage, Report
 from oncelog.client.producer.engine import Engine
-from oncelog.client.producer.face import CLOSED, Face
+from oncelog.client.producer.face import CLOSED, Data, Face
 from oncelog.client.properties import NOTHING_GIVEN
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class AsyncProducer(Face):
     async def produce(
         self,
         topic: str,
-        value: str | bytes | None = None,
-        key: str | bytes | None = None,
+        value: Data = None,
+        key: Data = None,
         partition: int = -1,
         timestamp: int = 0,
         headers: Mapping[str, Any] | list[tuple[str, Any]] | None = None,
@@ -139,10 +139,12 @@ class AsyncProducer(Face):
             self._engine.flush(-1)
 
     async def purge(self, in_queue: bool = True, in_flight: bool = True) -> None:
+        """Give up what is queued or under way; its futures fail as purged."""
         self._check_usable()
         self._engine.purge(in_queue=in_queue, in_flight=in_flight)
 
     async def list_topics(self, topic: str | None = None) -> ClusterMetadata:
+        """The cluster's brokers and topics, or one topic alone."""
         self._check_usable()
         return cluster_metadata(await self._engine.brokers.refresh(None if topic is None else [topic]), topic)
 

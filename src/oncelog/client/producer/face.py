@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from oncelog.client.saving.saving import Saving
 
 W = TypeVar("W")
+Data = str | bytes | bytearray | memoryview | None
 
 CLOSED: Final = "the producer is closed"
 FORKED: Final = "this producer was made before the process forked: a forked process needs one of its own"

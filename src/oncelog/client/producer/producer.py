@@ -25,7 +25,7 @@ from oncelog.client.producer.arguments import (
 from oncelog.client.producer.beginning import begin
 from oncelog.client.producer.delivery import Outbox
 from oncelog.client.producer.engine import Engine
-from oncelog.client.producer.face import CLOSED, Face
+from oncelog.client.producer.face import CLOSED, Data, Face
 from oncelog.client.producer.reporting import Reporter
 from oncelog.client.properties import NOTHING_GIVEN
 from oncelog.clock import monotonic_s
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from oncelog.records.header import Buffer
     from oncelog.records.passing_columns import Passed
 
-Data = str | bytes | bytearray | memoryview | None
 OnDelivery = Callable[[KafkaError | None, Any], object]
 
 
@@ -259,7 +258,7 @@ class Producer(Face):
         self._engine.purge(in_queue=in_queue, in_flight=in_flight)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """The cluster's brokers and topics, or of one topic alone."""
+        """The cluster's brokers and topics, or one topic alone."""
         self._check_usable()
         names = None if topic is None else [topic]
         found = self._thread.run(self._engine.brokers.refresh(names), None if timeout < 0 else timeout)

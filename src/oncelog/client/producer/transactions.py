@@ -12,6 +12,7 @@ WORDS = (
 
 class NoTransactions:
     def init_transactions(self, *_: object, **__: object) -> NoReturn:
+        """Not there: the error says what to do instead."""
         raise KafkaException(KafkaError(KafkaError._NOT_IMPLEMENTED, WORDS))
 
     begin_transaction = commit_transaction = abort_transaction = send_offsets_to_transaction = init_transactions
