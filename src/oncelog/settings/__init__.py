@@ -1,9 +1,9 @@
 """What a setting is, in one type: the server's settings, the client's properties, the options of Spark's format."""
 
 from oncelog.settings.address import parse_address
-from oncelog.settings.kind import Kind
 from oncelog.settings.nearest import nearest
 from oncelog.settings.setting import HIDDEN, INT_MAX, LONG_MAX, LONG_MIN, Setting, SettingsError, Unfit, Why, text_of
+from oncelog.settings.syntax import Kind
 
 __all__ = [
     "HIDDEN",

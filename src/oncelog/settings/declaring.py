@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, fields
 from typing import Any
 
-from oncelog.settings.kind import Kind
 from oncelog.settings.setting import INT_MAX, LONG_MAX, Setting
+from oncelog.settings.syntax import Kind
 
 _ABOUT = "about"
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final
 
-from oncelog.settings.kind import Kind
-from oncelog.settings.syntax import PLAIN, Syntax
+from oncelog.settings.syntax import PLAIN, Kind, Syntax
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1

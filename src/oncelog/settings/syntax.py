@@ -1,10 +1,22 @@
-"""How values are written: each of these reads a text or raises ValueError."""
+"""The kinds of values that a setting can have, and how each is written: a function reads it or raises ValueError."""
 
 import re
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any, Final
 
-from oncelog.settings.kind import Kind
+
+class Kind(Enum):
+    TEXT = "a text"
+    BOOLEAN = "true or false"
+    INTEGER = "a whole number"
+    NUMBER = "a number"
+    DURATION = "a time such as 500ms, 30s, 15m or 1h"
+    LIST = "a list, separated by commas"
+    CHOICE = "one of its words, in either case"
+    FLAGS = "words, in either case, separated by commas"
+    CALLABLE = "a callable"
+
 
 Syntax = Mapping[Kind, Callable[[str], Any]]
 

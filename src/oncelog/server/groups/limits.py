@@ -1,9 +1,11 @@
-"""What the settings let groups be, in both protocols."""
+"""What the settings let groups be, in both protocols; and where a group of KIP-848 has configs of its own, those."""
 
-from oncelog.server.group_configs import NOTHING, Own, effective
+from oncelog.security.documents import Document, Kind
+from oncelog.server.group_configs import NOTHING, Own, effective, own_of
 from oncelog.server.groups.consumer.values import ConsumerLimits
 from oncelog.server.groups.messages import GroupLimits
 from oncelog.server.settings import Settings
+from oncelog.server.topics import Topics
 
 BOTH_WAYS = "bidirectional"
 
@@ -31,3 +33,28 @@ def consumer_limits_of(settings: Settings, own: Own = NOTHING) -> ConsumerLimits
         may_downgrade=settings.group_consumer_migration_policy in ("downgrade", BOTH_WAYS),
         max_classic_members=settings.group_max_size,
     )
+
+
+class OwnLimits:
+    def __init__(self, settings: Settings, topics: Topics) -> None:
+        self.common = consumer_limits_of(settings)
+        self._settings = settings
+        self._topics = topics
+        self._document: Document = {}
+        self._found: dict[str, ConsumerLimits] = {}  # what was looked up since it changed
+        topics.tell_documents(self._see)
+
+    def of(self, group_id: str) -> ConsumerLimits:
+        """Asked at each heartbeat, so that what is set counts from the next one on."""
+        if group_id not in self._document:
+            return self.common
+        found = self._found.get(group_id)
+        if found is None:
+            own = own_of(self._document, group_id)
+            found = self._found[group_id] = consumer_limits_of(self._settings, own)
+        return found
+
+    def _see(self, kind: Kind) -> None:
+        if kind is Kind.GROUP_CONFIGS:
+            self._document = self._topics.document(kind)
+            self._found = {}

@@ -13,7 +13,7 @@ from oncelog.server.groups.consumer.records import encode
 from oncelog.server.groups.consumer.topics import Found
 from oncelog.server.groups.consumer.values import JOINS, Beat, BeatAnswer, Place
 from oncelog.server.groups.group import Group
-from oncelog.server.groups.limits import limits_of
+from oncelog.server.groups.limits import OwnLimits, limits_of
 from oncelog.server.groups.messages import (
     MEMBER_BYTES,
     Effect,
@@ -26,7 +26,6 @@ from oncelog.server.groups.messages import (
     knows_all,
 )
 from oncelog.server.groups.offsets import TopicPartition
-from oncelog.server.groups.own_limits import OwnLimits
 from oncelog.server.groups.records import encode_stored
 from oncelog.server.groups.store import AnyGroup, GroupStore, Settled
 from oncelog.server.settings import Settings
