@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Iterable, Iterator
 
+from oncelog.client.properties.common import CONSUMER, PRODUCER
 from oncelog.client.properties.refused import REFUSED
-from oncelog.client.properties.roles import CONSUMER, PRODUCER
 from oncelog.client.properties.table import HONOURED
 from oncelog.client.properties.without_effect import WITHOUT_EFFECT
 from oncelog.settings import Setting

@@ -1,6 +1,7 @@
 """What a cell's outputs are encoded by."""
 
-from oncelog.client.door import DECODING_LOOPS, compiled_loops
+from oncelog.client.door import DECODING_LOOPS
+from oncelog.client.producer.encoding import compiled_loops
 from oncelog.flow.cell_context import encoded_rows
 from oncelog.flow.messages import Outputs
 from oncelog.records.header import CRC_FROM

@@ -6,8 +6,9 @@ already, columns, and the tables of settings. Each name is imported when it is f
 loads no numba.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from oncelog.client.lazy_names import lazily
 
 if TYPE_CHECKING:
     from oncelog.client.admin.configs import describe_configs as describe_configs
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from oncelog.client.consumer.decoding import DECODING_LOOPS as DECODING_LOOPS
     from oncelog.client.consumer.inputs import Input as Input
     from oncelog.client.consumer.inputs import Inputs as Inputs
-    from oncelog.client.consumer.inputs import Piece as Piece
     from oncelog.client.consumer.ranges import DataLost as DataLost
     from oncelog.client.consumer.ranges import Range as Range
     from oncelog.client.consumer.ranges import read_batches as read_batches
@@ -62,16 +62,14 @@ if TYPE_CHECKING:
     from oncelog.client.producer.buffers import Buffers as Buffers
     from oncelog.client.producer.bulk import BulkSend as BulkSend
     from oncelog.client.producer.encoding import BatchEncoder as BatchEncoder
-    from oncelog.client.producer.encoding import compiled_loops as compiled_loops
     from oncelog.client.producer.encoding import fetch_compiled_loops as fetch_compiled_loops
     from oncelog.client.producer.requests import Requests as Requests
     from oncelog.client.producer.requests import take_ids as take_ids
-    from oncelog.client.properties import ConsumerSettings as ConsumerSettings
     from oncelog.client.properties import ProducerSettings as ProducerSettings
     from oncelog.client.properties import consumer_settings as consumer_settings
     from oncelog.client.properties import producer_settings as producer_settings
-    from oncelog.client.properties.roles import CONSUMER as CONSUMER
-    from oncelog.client.properties.roles import PRODUCER as PRODUCER
+    from oncelog.client.properties.common import CONSUMER as CONSUMER
+    from oncelog.client.properties.common import PRODUCER as PRODUCER
     from oncelog.client.properties.table import ALIASES as ALIASES
     from oncelog.client.properties.table import HONOURED as HONOURED
     from oncelog.client.properties.table import PROPERTIES as PROPERTIES
@@ -96,150 +94,52 @@ if TYPE_CHECKING:
     from oncelog.client.saving.resume import check_metadata as check_metadata
     from oncelog.client.saving.saved_topics import SavedTopic as SavedTopic
 
-_HOMES: Final = {
-    # Asking a cluster, again while a failure passes.
-    "oncelog.client.errors": (
-        "error_of",
-        "exception_of",
-        "is_retriable",
-    ),
-    "oncelog.client.fetching.values": (
-        "EARLIEST",
-        "LATEST",
-        "OffsetFound",
-    ),
-    "oncelog.client.groups.commits": (
-        "ToCommit",
-        "commit_to_group",
-    ),
-    "oncelog.client.groups.coordinator": ("Group",),
-    "oncelog.client.net.brokers": ("Brokers",),
-    "oncelog.client.net.loop_thread": ("LoopThread",),
-    "oncelog.client.net.metadata": ("Metadata",),
-    "oncelog.client.net.offsets": (
-        "end_offsets",
-        "offsets_at",
-    ),
-    "oncelog.client.net.retry": (
-        "NoAnswer",
-        "Patience",
-        "UNKNOWN",
-        "ask",
-        "until_heard",
-    ),
-    "oncelog.client.net.warm_connections": (
-        "Warm",
-        "cool",
-        "warm",
-    ),
-    "oncelog.client.net.tasks": ("Tasks",),
-    "oncelog.client.net.transaction": (
-        "Transaction",
-        "TransactionName",
-        "begin_transaction",
-    ),
-    # Topics: made, described, configured.
-    "oncelog.client.admin.configs": ("describe_configs",),
-    "oncelog.client.admin.timeouts": ("Timeouts",),
-    "oncelog.client.admin.topics": (
-        "create_topics",
-        "delete_topics",
-        "topic_sizes",
-    ),
-    "oncelog.client.admin.values": (
-        "ConfigEntry",
-        "ConfigResource",
-        "ConfigSource",
-        "ResourceType",
-    ),
-    # Producers as they are saved, and what stands in a log already.
-    "oncelog.client.saving.errors": (
-        "BadSavedProducer",
-        "CannotResume",
-        "ReplayDiffers",
-        "TopicGone",
-        "TopicMissing",
-    ),
-    "oncelog.client.producer.requests": (
-        "Requests",
-        "take_ids",
-    ),
-    "oncelog.client.saving.fencing": ("kafka_pid",),
-    "oncelog.client.saving.look_up": (
-        "look_up",
-        "reach",
-    ),
-    "oncelog.client.saving.memory": (
-        "forgotten_after_ms",
-        "remembered_or_none",
-        "surely_remembered_ms",
-    ),
-    "oncelog.client.saving.read_back": (
-        "slots",
-        "stored_batches",
-    ),
-    "oncelog.client.saving.resume": ("check_metadata",),
-    "oncelog.client.saving.saved_topics": ("SavedTopic",),
-    # Registers.
-    "oncelog.client.register.partition": ("TopicLog",),
-    "oncelog.client.register.topic": (
-        "RegisterKind",
-        "TopicKeeper",
-        "topic_keeper",
-    ),
-    # Columns: read, and placed in partitions.
-    "oncelog.client.consumer.arrow": ("PartitionColumns",),
-    "oncelog.client.consumer.decoding": ("DECODING_LOOPS",),
-    "oncelog.client.consumer.inputs": (
-        "Input",
-        "Inputs",
-        "Piece",
-    ),
-    "oncelog.client.consumer.ranges": (
-        "DataLost",
-        "Range",
-        "read_batches",
-        "read_columns",
-    ),
-    "oncelog.client.partition_loops": (
-        "KEYLESS",
-        "partitions_of",
-    ),
-    "oncelog.client.partitioners": (
-        "KeylessCounter",
-        "Partitioner",
-        "partitioner",
-    ),
-    "oncelog.client.producer.buffers": ("Buffers",),
-    "oncelog.client.producer.bulk": ("BulkSend",),
-    "oncelog.client.producer.encoding": ("BatchEncoder", "compiled_loops", "fetch_compiled_loops"),
-    # Settings.
-    "oncelog.client.properties": (
-        "ConsumerSettings",
-        "ProducerSettings",
-        "consumer_settings",
-        "producer_settings",
-    ),
-    "oncelog.client.properties.roles": (
-        "CONSUMER",
-        "PRODUCER",
-    ),
-    "oncelog.client.properties.table": (
-        "ALIASES",
-        "HONOURED",
-        "PROPERTIES",
-        "for_role",
-    ),
-}
-_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF})
+__getattr__, __dir__, __all__ = lazily(
+    __name__,
+    {
+        # Asking a cluster, again while a failure passes.
+        "errors": "error_of exception_of is_retriable",
+        "fetching.values": "EARLIEST LATEST OffsetFound",
+        "groups.commits": "ToCommit commit_to_group",
+        "groups.coordinator": "Group",
+        "net.brokers": "Brokers",
+        "net.loop_thread": "LoopThread",
+        "net.metadata": "Metadata",
+        "net.offsets": "end_offsets offsets_at",
+        "net.retry": "NoAnswer Patience UNKNOWN ask until_heard",
+        "net.warm_connections": "Warm cool warm",
+        "net.tasks": "Tasks",
+        "net.transaction": "Transaction TransactionName begin_transaction",
+        # Topics: made, described, configured.
+        "admin.configs": "describe_configs",
+        "admin.timeouts": "Timeouts",
+        "admin.topics": "create_topics delete_topics topic_sizes",
+        "admin.values": "ConfigEntry ConfigResource ConfigSource ResourceType",
+        # Producers as they are saved, and what stands in a log already.
+        "saving.errors": "BadSavedProducer CannotResume ReplayDiffers TopicGone TopicMissing",
+        "producer.requests": "Requests take_ids",
+        "saving.fencing": "kafka_pid",
+        "saving.look_up": "look_up reach",
+        "saving.memory": "forgotten_after_ms remembered_or_none surely_remembered_ms",
+        "saving.read_back": "slots stored_batches",
+        "saving.resume": "check_metadata",
+        "saving.saved_topics": "SavedTopic",
+        # Registers.
+        "register.partition": "TopicLog",
+        "register.topic": "RegisterKind TopicKeeper topic_keeper",
+        # Columns: read, and placed in partitions.
+        "consumer.arrow": "PartitionColumns",
+        "consumer.decoding": "DECODING_LOOPS",
+        "consumer.inputs": "Input Inputs",
+        "consumer.ranges": "DataLost Range read_batches read_columns",
+        "partition_loops": "KEYLESS partitions_of",
+        "partitioners": "KeylessCounter Partitioner partitioner",
+        "producer.buffers": "Buffers",
+        "producer.bulk": "BulkSend",
+        "producer.encoding": "BatchEncoder fetch_compiled_loops",
+        # Settings.
+        "properties": "ProducerSettings consumer_settings producer_settings",
+        "properties.common": "CONSUMER PRODUCER",
+        "properties.table": "ALIASES HONOURED PROPERTIES for_role",
+    },
+)

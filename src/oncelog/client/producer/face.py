@@ -3,13 +3,12 @@
 import os
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.producer.accumulator import Budget, Held
 from oncelog.client.producer.arguments import as_record, check_topic, refused
 from oncelog.client.producer.beginning import saved_value
-from oncelog.client.producer.transactions import NoTransactions
 from oncelog.client.properties import producer_settings
 from oncelog.clock import monotonic_s
 
@@ -22,10 +21,14 @@ W = TypeVar("W")
 Data = str | bytes | bytearray | memoryview | None
 
 CLOSED: Final = "the producer is closed"
+NO_TRANSACTIONS: Final = (
+    "this producer has no transactions: commit positions together with a saved producer instead, by "
+    "consumer.commit(offsets, producer=producer) (docs/saved-producers.md)"
+)
 FORKED: Final = "this producer was made before the process forked: a forked process needs one of its own"
 
 
-class Face(NoTransactions):
+class Face:
     _engine: "Engine"
 
     def __init__(self, properties: Mapping[str, Any], saved: "SavedProducer | str | None") -> None:
@@ -46,6 +49,12 @@ class Face(NoTransactions):
 
     def __bool__(self) -> bool:
         return True
+
+    def init_transactions(self, *_: object, **__: object) -> NoReturn:
+        """Not there, though confluent-kafka's producers have it: the error says what to do instead."""
+        raise KafkaException(KafkaError(KafkaError._NOT_IMPLEMENTED, NO_TRANSACTIONS))
+
+    begin_transaction = commit_transaction = abort_transaction = send_offsets_to_transaction = init_transactions
 
     # --- for the two
 

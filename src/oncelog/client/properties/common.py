@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from oncelog.clock import DAY_MS, HOUR_MS
 from oncelog.client.properties.addresses import Address, parse_servers
+from oncelog.clock import DAY_MS, HOUR_MS
 from oncelog.settings import INT_MAX
 from oncelog.settings.declaring import boolean, callback, choice, integer, text
 
+# Who takes a property: one of these, or every client.
+PRODUCER: Final = "producer"
+CONSUMER: Final = "consumer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

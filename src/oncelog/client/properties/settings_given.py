@@ -6,11 +6,10 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from oncelog.client.errors import KafkaException, invalid_argument
-from oncelog.client.properties.common import AdminSettings, ClientSettings
+from oncelog.client.properties.common import CONSUMER, PRODUCER, AdminSettings, ClientSettings
 from oncelog.client.properties.consumer import ConsumerSettings
 from oncelog.client.properties.producer import ProducerSettings
 from oncelog.client.properties.refused import ONLY_IN_C, REFUSED
-from oncelog.client.properties.roles import CONSUMER, PRODUCER
 from oncelog.client.properties.rules import fit_admin, fit_consumer, fit_producer
 from oncelog.client.properties.table import ALIASES, PROPERTIES
 from oncelog.client.properties.wording import value_of

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from oncelog.client.properties.common import ClientSettings
+from oncelog.client.properties.common import CONSUMER, PRODUCER, ClientSettings
 from oncelog.client.properties.consumer import ConsumerSettings
 from oncelog.client.properties.producer import ProducerSettings
-from oncelog.client.properties.roles import CONSUMER, PRODUCER
 from oncelog.client.properties.without_effect import WITHOUT_EFFECT
 from oncelog.settings import Setting
 from oncelog.settings.declaring import declared

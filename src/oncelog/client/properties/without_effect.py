@@ -6,8 +6,8 @@ that was written for it goes on working. What would change what the application 
 
 from typing import Any, Final
 
+from oncelog.client.properties.common import CONSUMER, PRODUCER
 from oncelog.clock import DAY_MS, HOUR_MS
-from oncelog.client.properties.roles import CONSUMER, PRODUCER
 from oncelog.settings import INT_MAX, Kind, Setting
 
 _DEBUG: Final = (
