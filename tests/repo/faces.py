@@ -23,9 +23,8 @@ there: `python -m tests.repo.faces`.
 '''
 _PIECES: Final = (
     (
-        '"""For one event loop, the one that it is started on (`async with`, or `await start()`), and one task that'
-        ' reads."""',
-        '"""Not to be shared by threads: one polls, and whatever it calls meanwhile comes from the same one."""',
+        '"""A consumer for one task, on the event loop that it is started on (`async with`, or `await start()`)."""',
+        '"""A consumer for one thread, which polls; whatever is called meanwhile is called from the same one."""',
     ),
     (
         "    async def start(self) -> Self:\n        await self._driver.start()\n        return self\n\n",

@@ -64,7 +64,7 @@ _ALL: Final = {
 
 
 def partitioner(name: str) -> Partitioner:
-    """By librdkafka's name, as the property `partitioner` has it."""
+    """The partitioner of librdkafka's name, as the property `partitioner` has it."""
     return _ALL[name]
 
 

@@ -22,7 +22,7 @@ class NextFetch(NamedTuple):
 
 
 class Diverging(NamedTuple):
-    """From here on the follower's records are others than the leader's."""
+    """The follower's records are others than the leader's from here on."""
 
     epoch: int
     end: int
@@ -57,7 +57,7 @@ def ask(log: Log) -> NextFetch:
 
 
 def refusal(log: Log, asked: NextFetch) -> Refusal | None:
-    """By the leader: why the follower gets no records, and acknowledges nothing."""
+    """The leader's word why the follower gets no records, and acknowledges nothing."""
     if asked.leader_epoch != log.leader_epoch:
         return OtherEpoch(log.leader_epoch)
     if asked.offset < log.first_offset:
@@ -80,7 +80,7 @@ def answer(log: Log, asked: NextFetch) -> Answer:
 
 
 def take(log: Log, asked: NextFetch, answered: Answer, now: Now) -> None:
-    """By the follower. An answer to what it would not ask any more is passed over."""
+    """The follower takes an answer; one to what it would not ask any more is passed over."""
     if asked != ask(log):
         return
     match answered:

@@ -83,7 +83,8 @@ class Leader:
         }
 
     def high_watermark(self, end: int) -> int:
-        """By what is known; -1 where it must stand still. `end` is that of this log, as far as it is safe here."""
+        """The high watermark by what is known; -1 where it must stand still. `end` is that of this log, as far as it is
+        safe here."""
         if not self.has_enough or self.state.eligible:
             return -1
         awaited = set(self.state.in_sync)

@@ -72,7 +72,7 @@ class Leadership(NamedTuple):
 
 
 def first(replicas: Iterable[int]) -> Leadership:
-    """Of a partition that was made just now: its replicas are in sync, as they have all of nothing."""
+    """The leadership of a partition made just now: its replicas are in sync, as they have all of nothing."""
     replicas = tuple(replicas)
     return Leadership(replicas, in_sync=replicas)
 
@@ -115,7 +115,8 @@ def shrunk(state: Leadership, leaving: Iterable[int], min_in_sync: int) -> Leade
 
 
 def grown(state: Leadership, joining: int, min_in_sync: int) -> Leadership:
-    """By the leader, once that broker has all of it; the tree must check besides that it has not started again."""
+    """What the leader proposes once that broker has all of it; the tree must check besides that it has not started
+    again."""
     return _with_in_sync(state, [*state.in_sync, joining], min_in_sync)
 
 
@@ -125,7 +126,7 @@ def resigned(state: Leadership) -> Leadership:
 
 
 def reassigned(state: Leadership, target: Iterable[int] | None, min_in_sync: int) -> Leadership:
-    """To these replicas, the preferred leader first; with None back to those that there were. Raises ValueError where
+    """The way to these replicas, the preferred leader first; with None back to those that there were. ValueError where
     too few who have everything would be left meanwhile, or one who may have it would not be asked."""
     before = tuple(broker for broker in state.replicas if broker not in state.adding)
     wanted = before if target is None else tuple(target)
@@ -142,7 +143,7 @@ def reassigned(state: Leadership, target: Iterable[int] | None, min_in_sync: int
 
 
 def moved(state: Leadership, min_in_sync: int) -> Leadership:
-    """By the leader, once it `is_moved`."""
+    """What the leader proposes once it `is_moved`."""
     staying = [broker for broker in state.in_sync if broker in state.target]
     return only_of(_with_in_sync(state, staying, min_in_sync), state.target)._replace(adding=(), removing=())
 
@@ -160,7 +161,7 @@ def only_of(state: Leadership, replicas: tuple[int, ...]) -> Leadership:
 
 
 def withdrawn(state: Leadership, me: int, extent: Extent) -> Leadership:
-    """By a broker that came back from an unclean end: it may lack what it had acknowledged."""
+    """What a broker proposes that came back from an unclean end: it may lack what it had acknowledged."""
     rest = state._replace(
         in_sync=tuple(broker for broker in state.in_sync if broker != me),
         eligible=tuple(broker for broker in state.eligible if broker != me),

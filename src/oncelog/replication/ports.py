@@ -21,7 +21,7 @@ class Log(Protocol):
 
     @property
     def safe_offset(self) -> int:
-        """Up to where it has what others may be told that it has: what was flushed, where that is asked for."""
+        """The end of what others may be told that it has: what was flushed, where that is asked for."""
         ...
 
     @property

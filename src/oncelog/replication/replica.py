@@ -145,7 +145,7 @@ class Replica:
     # Records
 
     def move_high_watermark(self) -> None:
-        """After each append, too."""
+        """The high watermark moves as far as it may; called after each append, too."""
         if self.leader is not None:
             self.log.advance_high_watermark(self.leader.high_watermark(self.log.safe_offset))
 
@@ -165,7 +165,7 @@ class Replica:
         return following.refusal(self.log, asked)
 
     def fetched(self, fetching: Fetching, now_ms: int) -> Refusal | None:
-        """By the leader: where it is not refused, a fetch acknowledges all before it."""
+        """A fetch that the leader does not refuse acknowledges all before it."""
         broker, broker_epoch, asked = fetching
         refused = following.refusal(self.log, asked)
         if refused is None and self.leader is not None:

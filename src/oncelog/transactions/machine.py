@@ -66,7 +66,7 @@ Answer = Transaction | Refusal
 
 
 def new(pid: int, timeout_ms: int, wall_ms: int) -> Transaction:
-    """Of an id that nobody has used."""
+    """The transaction of an id that nobody has used."""
     return Transaction(pid=pid, timeout_ms=timeout_ms, updated_wall_ms=wall_ms)
 
 
@@ -152,7 +152,7 @@ def ended(
 
 
 def aborted(fence: Transaction, wall_ms: int, *, raises: bool) -> Transaction:
-    """In the place of its producer, from PREPARE_EPOCH_FENCE on, by the epoch that fences it."""
+    """The abort in the place of its producer, from PREPARE_EPOCH_FENCE on, by the epoch that fences it."""
     return replace(
         fence,
         previous_pid=fence.pid,
@@ -207,7 +207,7 @@ def _who(now: Transaction, pid: int, epoch: int) -> Refusal | None:
 
 
 def _is_now(now: Transaction, epoch: int) -> bool:
-    """By the last epoch nobody goes on: another fence would have none."""
+    """Whether it is the epoch of now. Nobody goes on by the last one: another fence would have none."""
     return epoch == now.epoch < LAST_EPOCH
 
 

@@ -31,7 +31,7 @@ class State(IntEnum):
 
     @property
     def told(self) -> str:
-        """As clients are told: PrepareCommit."""
+        """The name that clients are told: PrepareCommit."""
         return self.name.title().replace("_", "")
 
 
@@ -50,7 +50,7 @@ class Event(Enum):
 
 
 class Refusal(Enum):
-    """By the names of Kafka's errors."""
+    """Refusals, by the names of Kafka's errors."""
 
     CONCURRENT_TRANSACTIONS = "concurrent_transactions"
     INVALID_PID_MAPPING = "invalid_producer_id_mapping"

@@ -3,12 +3,12 @@
 import threading
 from collections.abc import Iterable, Sequence
 
-from oncelog.slots import AnyPlace
 from oncelog.client.consumer.message import Message
 from oncelog.client.errors import invalid_argument
 from oncelog.client.fetching.values import EARLIEST, LATEST, STORED
 from oncelog.client.groups.commits import ToCommit
 from oncelog.client.types import OFFSET_INVALID, TopicPartition
+from oncelog.slots import AnyPlace
 
 MOST_OFFSET = 2**63 - 1
 MOST_PARTITION = 2**31 - 1
@@ -48,7 +48,7 @@ def place_of(given: TopicPartition) -> tuple[AnyPlace, int, int]:
 
 
 def to_commit(message: object, offsets: object) -> dict[AnyPlace, ToCommit] | None:
-    """Of a record that is done with: the offset behind it. None where neither is given."""
+    """What is to be committed: of a record that is done with the offset behind it. None where neither is given."""
     if message is not None and offsets is not None:
         raise ValueError("message and offsets cannot both be given")
     if message is not None:

@@ -26,7 +26,7 @@ OnRebalance = Callable[[Any, list[TopicPartition]], Any]
 
 
 class AsyncConsumer:
-    """For one event loop, the one that it is started on (`async with`, or `await start()`), and one task that reads."""
+    """A consumer for one task, on the event loop that it is started on (`async with`, or `await start()`)."""
 
     def __init__(self, properties: Mapping[str, Any] = NOTHING_GIVEN, /, **more: Any) -> None:
         self._calls: deque[Call] = NOT_OPEN
@@ -51,8 +51,8 @@ class AsyncConsumer:
         return await self._next(arguments.timeout_s(timeout))
 
     async def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
-        """As many as there are, up to `num_messages`; fewer only when the timeout is over, or where the group wants
-        partitions back: what was collected is the application's before that."""
+        """The messages that there are, up to `num_messages`; fewer only when the timeout is over, or where the group
+        wants partitions back: what was collected is the application's before that."""
         most = count_of(num_messages)
         give_up_s = give_up_at_s(arguments.timeout_s(timeout))
         delivery = self._driver.operations.delivery

@@ -40,7 +40,7 @@ class RowReading:
         return 0 if self._block is None else self._block.taken
 
     def position(self, in_hand: int = 0) -> Position:
-        """Behind what was taken; without the last `in_hand` records of it."""
+        """The position behind what was taken; without the last `in_hand` records of it."""
         block = self._block
         found = None if block is None else block.position(block.taken - in_hand)
         return self._start if found is None else Position(*found)

@@ -27,7 +27,7 @@ OnRebalance = Callable[[Any, list[TopicPartition]], Any]
 
 
 class Consumer:
-    """Not to be shared by threads: one polls, and whatever it calls meanwhile comes from the same one."""
+    """A consumer for one thread, which polls; whatever is called meanwhile is called from the same one."""
 
     def __init__(self, properties: Mapping[str, Any] = NOTHING_GIVEN, /, **more: Any) -> None:
         self._calls: deque[Call] = NOT_OPEN
@@ -48,8 +48,8 @@ class Consumer:
         return self._next(arguments.timeout_s(timeout))
 
     def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
-        """As many as there are, up to `num_messages`; fewer only when the timeout is over, or where the group wants
-        partitions back: what was collected is the application's before that."""
+        """The messages that there are, up to `num_messages`; fewer only when the timeout is over, or where the group
+        wants partitions back: what was collected is the application's before that."""
         most = count_of(num_messages)
         give_up_s = give_up_at_s(arguments.timeout_s(timeout))
         delivery = self._driver.operations.delivery

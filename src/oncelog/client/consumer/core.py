@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from oncelog.slots import AnyPlace
 from oncelog.client.consumer.calls import Call
 from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.engine import Engine
@@ -26,6 +25,7 @@ from oncelog.client.net.retry import Patience, ask
 from oncelog.client.net.tasks import Tasks
 from oncelog.client.properties import ConsumerSettings
 from oncelog.client.statistics.statistics import Statistics
+from oncelog.slots import AnyPlace
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ _FETCH_AGAIN = _STALE | {KafkaError.UNKNOWN_MEMBER_ID}
 
 
 class Read(Protocol):
-    """Behind the records that the application was given; of those that it surely has done with, if it did not ask."""
+    """The positions behind what the application was given; of what it surely has done with, if it did not ask."""
 
     def __call__(self, *, is_explicit: bool) -> Mapping[AnyPlace, Position]: ...
 
@@ -88,8 +88,8 @@ class Core:
         await self.brokers.close()
 
     def _tell_trouble(self, error: KafkaError) -> None:
-        """To `error_cb`. Where there is none, what does not pass by itself is handed out; `net/reach.py` logs the
-        rest."""
+        """The error goes to `error_cb`. Where there is none, what does not pass by itself is handed out; `net/reach.py`
+        logs the rest."""
         error_cb = self.settings.error_cb
         if error_cb is not None:
             self.call(Call(lambda: error_cb(error)))
@@ -170,7 +170,7 @@ class Core:
         return Member() if self.group is None else self.group.member
 
     def handed(self) -> Mapping[AnyPlace, Position]:
-        """Behind what the application was given."""
+        """The positions behind what the application was given."""
         return self._read(is_explicit=True)
 
     def to_store(self) -> Mapping[AnyPlace, Position | ToCommit]:
@@ -193,9 +193,7 @@ class Core:
             return {each: offset for each, offset in wanted.items() if committed.get(each) != offset}
         return {each: to for each, to in wanted.items() if each not in committed or committed[each].offset < to.offset}
 
-    async def commit(
-        self, offsets: Mapping[AnyPlace, ToCommit], patience_ms: int | None = None
-    ) -> dict[AnyPlace, int]:
+    async def commit(self, offsets: Mapping[AnyPlace, ToCommit], patience_ms: int | None = None) -> dict[AnyPlace, int]:
         """An error code for each partition; raises where there is no answer at all in PATIENCE_MS."""
         group_id = self.group_id()
         self._refuse_if_thrown_out()

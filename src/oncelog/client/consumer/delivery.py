@@ -75,7 +75,7 @@ class Delivery:
         return self.handed().get(partition) or self._starts.get(partition)
 
     def handed(self) -> dict[AnyPlace, Position]:
-        """Behind the last record of each partition that was handed out."""
+        """The positions behind the last record of each partition that was handed out."""
         return self._with_reading(0)
 
     def done(self) -> Mapping[AnyPlace, Position]:

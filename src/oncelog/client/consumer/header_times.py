@@ -10,7 +10,7 @@ MOST_DIGITS = 18  # they fit 64 bits
 
 
 def header_times(columns: Columns, first: int, last: int, name: bytes) -> Int64s:
-    """Of each row what the header says; where there is none, the record's own time."""
+    """The time that each row's header says; where there is none, the record's own."""
     heads = columns.headers
     assert heads is not None and columns.timestamp_ms is not None
     begin, end = int(heads.ends[first]), int(heads.ends[last])
@@ -50,7 +50,7 @@ def _numbers(column: BytesColumn, rows: Int64s) -> Int64s | None:
 
 
 def _same_width(column: BytesColumn, rows: Int64s) -> Bytes | None:
-    """As a matrix, a row of it for each."""
+    """The column as a matrix, a row of it for each."""
     starts = column.ends[rows].astype(np.int64)
     widths = column.ends[rows + 1] - starts
     if np.any(widths != widths[0]):

@@ -21,7 +21,7 @@ COMMITS_LATER: Final = True
 
 
 class InThread:
-    """For a thread that knows nothing of asyncio; `ready` gets what is there at once."""
+    """The driver of a thread that knows nothing of asyncio; `ready` gets what is there at once."""
 
     def __init__(self, settings: ConsumerSettings, ready: Callable[[Operations], None]) -> None:
         self._something_came = threading.Event()
@@ -50,7 +50,7 @@ class InThread:
         return self._thread.run(coroutine, timeout_s)
 
     def wait(self, give_up_s: float | None) -> bool:
-        """Until something has come; False when the time is over."""
+        """Wait until something has come; False when the time is over."""
         self._something_came.clear()
         operations = self.operations
         if operations.has_something:

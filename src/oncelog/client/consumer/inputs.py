@@ -30,10 +30,10 @@ from oncelog.client.errors import KafkaError, error_of
 from oncelog.client.fetching.batches import LAST_OFFSET
 from oncelog.client.fetching.cursor import Cursor
 from oncelog.client.fetching.events import Chunk, Failed
-from oncelog.slots import AnyPlace
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.properties import ConsumerSettings
 from oncelog.records.read import Record
+from oncelog.slots import AnyPlace
 
 if TYPE_CHECKING:
     from oncelog.records.column_types import Columns
@@ -127,12 +127,12 @@ class Input:
 
     @property
     def high_watermark(self) -> int:
-        """As the last answer had it; -1 before there was one."""
+        """The high watermark as the last answer had it; -1 before there was one."""
         return self._inputs.cursor(self).high_watermark
 
     @property
     def told(self) -> int:
-        """With which code it failed last; 0 once something was fetched again."""
+        """The code with which it failed last; 0 once something was fetched again."""
         return self._inputs.cursor(self).reported_code
 
     @property
@@ -208,7 +208,7 @@ class Input:
 
 
 class UntilLoaded:
-    """Behind the first large chunk the next ones wait while the compiled loops are loaded: to read them without would
+    """The chunks behind the first large one wait while the compiled loops are loaded: to read them without would
     take the processor from that. The first one waits, too, where their machine code is kept: that is loaded sooner than
     it would be read, and nobody makes objects of its records."""
 
@@ -366,7 +366,7 @@ class _ColumnRows(_Rows):
 
 
 class _RecordRows(_Rows):
-    """Without the compiled loops."""
+    """Rows of records that were read without the compiled loops."""
 
     def __init__(self, records: list[Record], time_header: bytes, one: Input) -> None:
         super().__init__(len(records), time_header, one)

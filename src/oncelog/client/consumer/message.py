@@ -78,7 +78,7 @@ class Message:
         return kind, self._timestamp_ms
 
     def headers(self) -> Headers | None:
-        """In their order, or None. Names that are not UTF-8 are brought to it, as Java does."""
+        """The headers in their order, or None. Names that are not UTF-8 are brought to it, as Java does."""
         if not self._headers:
             return None
         return [(name.decode(errors="replace"), value) for name, value in self._headers]
@@ -88,7 +88,7 @@ class Message:
         return None
 
     def set_value(self, value: object) -> None:
-        """For deserializers: `value()` gives this from now on."""
+        """`value()` gives this from now on; for deserializers."""
         self._value = value  # type: ignore[assignment]
 
     def set_key(self, key: object) -> None:

@@ -18,7 +18,7 @@ COMMITS_LATER: Final = False
 
 
 class OnLoop:
-    """For the loop that it is started on; `ready` gets what is then there."""
+    """The driver on the loop that it is started on; `ready` gets what is then there."""
 
     def __init__(self, settings: ConsumerSettings, ready: Callable[[Operations], None]) -> None:
         self._settings = settings
@@ -54,7 +54,7 @@ class OnLoop:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, words, retriable=True)) from None
 
     async def wait(self, give_up_s: float | None) -> bool:
-        """Until something has come; False when the time is over."""
+        """Wait until something has come; False when the time is over."""
         self._something_came.clear()
         operations = self.operations
         if operations.has_something:

@@ -6,7 +6,6 @@ They run on the loop while the application waits for them, so they may touch its
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from oncelog.slots import AnyPlace
 from oncelog.client.consumer import arguments
 from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
@@ -21,6 +20,7 @@ from oncelog.client.properties import ConsumerSettings
 from oncelog.client.saving.committing import HasSaving, commit_with_producer
 from oncelog.client.statistics import consuming
 from oncelog.client.types import OFFSET_END, OFFSET_INVALID, TopicPartition
+from oncelog.slots import AnyPlace
 
 
 class ConsumerGroupMetadata(NamedTuple):
@@ -58,7 +58,7 @@ class Operations:
 
     @property
     def has_something(self) -> bool:
-        """For the application: calls, or what was fetched."""
+        """Whether there is something for the application: calls, or what was fetched."""
         return bool(self.core.calls) or self.core.engine.has_events
 
     def activity(self) -> object:
@@ -114,7 +114,8 @@ class Operations:
             await self.core.close()
 
     async def commit_what_was_read(self, partitions: Iterable[AnyPlace] | None = None) -> None:
-        """By itself, before partitions are given away. A failure is told to `on_commit` alone: records come again."""
+        """The consumer commits by itself before partitions are given away. A failure is told to `on_commit` alone:
+        records come again."""
         if not (self.settings.group_id and self.settings.enable_auto_commit):
             return
         wanted = self.core.to_commit(is_explicit=True)

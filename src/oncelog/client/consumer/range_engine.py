@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from oncelog.slots import AnyPlace
 from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.engine import Engine, Told
 from oncelog.client.errors import KafkaError, KafkaException, error_of, exception_of
@@ -17,6 +16,7 @@ from oncelog.client.net.tasks import Tasks
 from oncelog.client.net.warm_connections import Warm
 from oncelog.client.properties import ConsumerSettings
 from oncelog.clock import monotonic_s
+from oncelog.slots import AnyPlace
 from oncelog.waiting import until_set
 
 # How long nothing may come before somebody looks why.
@@ -41,7 +41,7 @@ class RangeEngine:
     """Made and used in the reader's thread; the engine itself works on the loop of its connections."""
 
     def __init__(self, client: Warm, partition: AnyPlace, start: int, end: int, *, topic_id: str = "") -> None:
-        """With a `topic_id`, what others of the topic's name hold is not read."""
+        """What other topics of this name hold is not read where there is a `topic_id`."""
         self._client = client
         self._topic_id = UUID(topic_id) if topic_id else None
         self._partition = partition

@@ -91,7 +91,7 @@ def read_columns(
     patience_s: float = PATIENCE_S,
     on_loss: OnLoss | None = None,
 ) -> "Iterator[Columns]":
-    """As `read_range`, one step before Arrow."""
+    """What `read_range` reads, one step before Arrow."""
     if asked.start >= asked.end:
         return
     with _engine(properties, asked) as engine:
@@ -236,7 +236,7 @@ class _Reader:
             self._wait_for(KafkaError(code, event.message, retriable=is_retriable(code) or code == KafkaError._BAD_MSG))
 
     def _wait_for(self, error: KafkaError) -> None:
-        """For the end of what passes by itself; anything else is not waited for."""
+        """Wait for the end of what passes by itself; anything else is not waited for."""
         if not error.retriable():
             raise KafkaException(error)
         self._trouble = error.str()

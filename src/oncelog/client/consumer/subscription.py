@@ -10,7 +10,6 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from oncelog.slots import AnyPlace
 from oncelog.client.consumer.calls import Call
 from oncelog.client.consumer.core import Core
 from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
@@ -18,6 +17,7 @@ from oncelog.client.fetching.values import STORED
 from oncelog.client.groups.coordinator import CONSUMER, Group
 from oncelog.client.net.metadata import Metadata
 from oncelog.client.types import TopicPartition
+from oncelog.slots import AnyPlace
 
 PATTERN_MARK = "^"
 UNKNOWN_TOPIC_LOOK_MS = 1000
@@ -211,5 +211,5 @@ def _compiled(topic: str) -> "re.Pattern[str]":
 
 
 def _joined(patterns: Sequence[str]) -> str:
-    """As librdkafka writes several as one."""
+    """Several patterns as librdkafka writes them as one."""
     return f"({')|('.join(patterns)})" if patterns else ""

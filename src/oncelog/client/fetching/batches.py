@@ -21,8 +21,8 @@ class Survey(NamedTuple):
 
 
 def survey(records: Buffer, least: int = 0, limit: int = LAST_OFFSET) -> Survey:
-    """Of batches that begin at `least` or later, before `limit`, and one behind the other: no CRC covers where they do,
-    so nobody else would notice."""
+    """What stands in batches that begin at `least` or later, before `limit`, one behind the other: no CRC covers where
+    they do, so nobody else would notice."""
     at, end = 0, len(records)
     next_offset, record_count, leader_epoch = -1, 0, NO_EPOCH
     epochs: list[tuple[int, int]] = []

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from oncelog.slots import AnyPlace
 from oncelog.client.fetching.values import EARLIEST, LATEST, NO_EPOCH, NO_NODE, STORED, Leader
+from oncelog.slots import AnyPlace
 
 MOST_EPOCHS = 64
 LEAST_BYTES = 64 << 10
@@ -119,7 +119,7 @@ class Cursor:
         self.asking = 0
 
     def check(self) -> None:
-        """Before anything more is read under a newer leader, ask whether it has what was read."""
+        """A newer leader is asked whether it has what was read, before anything more is read."""
         if self.stage == Stage.FETCH and self.epoch != NO_EPOCH and self.checked_epoch < self.leader_epoch:
             self.stage = Stage.CHECK
             self.asking = 0

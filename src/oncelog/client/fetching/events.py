@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 
 from oncelog.client.fetching.cursor import Cursor
-from oncelog.slots import AnyPlace
 from oncelog.records.header import Buffer
+from oncelog.slots import AnyPlace
 
 
 @dataclass(frozen=True, slots=True)
 class _OfCursor:
-    """Of no use once its cursor has a newer version."""
+    """An event that is of no use once its cursor has a newer version."""
 
     cursor: Cursor = field(repr=False)
     version: int

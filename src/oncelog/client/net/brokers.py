@@ -92,7 +92,8 @@ class Brokers:
         return None if address is None else self.pool.traffic(address.host, address.port)
 
     def statistics(self) -> list[dict[str, Any]]:
-        """Of each broker, and of each bootstrap address at which none of these listens, as librdkafka tells it."""
+        """Statistics of each broker, and of each bootstrap address at which none of these listens, as librdkafka has
+        them."""
         known = {(each.host, each.port): each.node_id for each in self.metadata.brokers.values()}
         addresses = {**dict.fromkeys(self.settings.bootstrap_servers, BOOTSTRAP), **known}
         return [self._told_of(*address, node_id) for address, node_id in addresses.items()]
@@ -155,7 +156,7 @@ class Brokers:
         raise KafkaException(error)
 
     def _in_turn(self, endpoints: list[Endpoint]) -> list[Endpoint]:
-        """In random order, those first that have failed the fewest times."""
+        """The endpoints in random order, those first that have failed the fewest times."""
         return sorted(endpoints, key=lambda each: (self.pool.failures(each), self._random()))
 
     def _none_answers(self, failures: list[KafkaError]) -> KafkaError:

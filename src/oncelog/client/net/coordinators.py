@@ -29,7 +29,7 @@ class Coordinators:
         return await self.anew(key, kind) if known is None else known
 
     async def anew(self, key: str, kind: int = GROUP) -> int:
-        """For who has lost the one that is kept."""
+        """The node, looked for again: the one that is kept is lost."""
         found = await self._find(key, kind)
         if len(self._known) >= MOST_KEPT:
             self._known.clear()

@@ -78,7 +78,7 @@ class Metadata:
         return replace(self, brokers=_NOTHING)
 
     def updated(self, answer: Any, *, is_everything: bool = False) -> "Metadata":
-        """With an answer to Metadata of any version; `is_everything`: it was asked for all topics."""
+        """The metadata with an answer of any version; `is_everything`: it was asked for all topics."""
         brokers = {
             int(each.node_id): BrokerAddress(int(each.node_id), each.host, int(each.port), getattr(each, "rack", None))
             for each in answer.brokers

@@ -1,4 +1,4 @@
-"""From an address to a connection that may be used: TCP, TLS, ApiVersions, SASL."""
+"""How an address becomes a connection that may be used: TCP, TLS, ApiVersions, SASL."""
 
 import asyncio
 import os

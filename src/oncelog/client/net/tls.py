@@ -47,7 +47,7 @@ def tls_context(settings: "ClientSettings") -> ssl.SSLContext | None:
 
 
 def _trusting(settings: "ClientSettings") -> ssl.SSLContext:
-    """With the authorities that are named, or with the system's where none is."""
+    """A context that trusts the authorities that are named, or the system's where none is."""
     location, pem = settings.ssl_ca_location, settings.ssl_ca_pem
     name = "ssl.ca.location" if location else "ssl.ca.pem"
     if location and os.path.isdir(location):

@@ -32,7 +32,8 @@ class TransactionName(NamedTuple):
 
 
 class Transaction:
-    """Of one client. Its partitions may have been named by another one; who has not done so names them again."""
+    """A transaction of one client. Its partitions may have been named by another one; who has not done so names them
+    again."""
 
     def __init__(self, brokers: "Brokers", name: TransactionName, patience_s: float, *, clock: Clock = CLOCK) -> None:
         self.name = name
@@ -88,8 +89,8 @@ class Transaction:
 async def begin_transaction(
     brokers: "Brokers", transactional_id: str, timeout_ms: int, patience_s: float, *, clock: Clock = CLOCK
 ) -> TransactionName:
-    """Under an epoch of its own: from now on nobody who began before can write or commit, and what he left open is
-    aborted. What he had committed shows everywhere by the time that this is answered."""
+    """The transaction has an epoch of its own: nobody who began before can write or commit now, and what he left open
+    is aborted. What he had committed shows everywhere by the time that this is answered."""
 
     def build(spoken: Any) -> Any:
         return spoken.new(
@@ -125,7 +126,7 @@ def _code_of_partitions(answer: Any) -> int:
 
 
 class _Coordinator(NamedTuple):
-    """Of one transactional id."""
+    """The coordinator of one transactional id."""
 
     brokers: "Brokers"
     transactional_id: str

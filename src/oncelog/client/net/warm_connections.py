@@ -47,7 +47,7 @@ class Warm:
         return ",".join(f"{host}:{port}" for host, port in self.settings.bootstrap_servers)
 
     def ask(self, question: Callable[[], Coroutine[Any, Any, T]], patience: Patience) -> T:
-        """For a thread that waits for the answer. Until the cluster has answered once, patience is short."""
+        """The answer, for a thread that waits for it. Until the cluster has answered once, patience is short."""
         if not self._has_answered:
             patience = replace(patience, total_s=min(FIRST_CONTACT_S, patience.total_s))
 
