@@ -32,10 +32,6 @@ def open_files() -> float:
     return 0
 
 
-def max_open_files() -> float:
-    return open_files_limit()
-
-
 def open_files_limit() -> int:
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return 2**31 - 1 if soft == resource.RLIM_INFINITY else soft
@@ -55,5 +51,5 @@ PROCESS: tuple[tuple[str, bool, str, Callable[[], float]], ...] = (
     ("process_cpu_seconds_total", True, "Processor time of the server.", cpu_seconds),
     ("process_resident_memory_bytes", False, "Memory of the server.", resident_bytes),
     ("process_open_fds", False, "Open files and sockets.", open_files),
-    ("process_max_fds", False, "Limit of open files and sockets.", max_open_files),
+    ("process_max_fds", False, "Limit of open files and sockets.", open_files_limit),
 )
