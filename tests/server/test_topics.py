@@ -12,7 +12,7 @@ import pytest
 from oncelog.log.disk import RealDisk
 from oncelog.log.errors import LogStorageError
 from oncelog.log.work_steps import Steps, at_once
-from oncelog.server.config_resources import describe_topic
+from oncelog.server.config_resources import describe_configs
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
 from oncelog.server.topic_configs import TOPIC_CONFIGS, log_config
@@ -139,7 +139,7 @@ def test_configs_that_kafka_takes_are_kept_and_shown(tmp_path: Path, name: str, 
     topics.close()
     topic = open_topics(tmp_path).get("a")
     assert topic is not None and topic.configs[name] == value
-    (shown,) = [each for each in describe_topic(Settings(), topic) if each.name == name]
+    (shown,) = [each for each in describe_configs(Settings(), topic.configs) if each.name == name]
     assert shown.value == value
 
 

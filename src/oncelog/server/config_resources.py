@@ -102,7 +102,7 @@ def demand_configs(rights: Rights, operation: Right, resource_type: int, name: s
 def describe(topics: Topics, resource_type: int, name: str) -> list[Entry]:
     if resource_type == Resource.TOPIC:
         check_name(name)
-        return describe_topic(topics.settings, existing_topic(topics, name))
+        return describe_configs(topics.settings, existing_topic(topics, name).configs)
     if resource_type == Resource.BROKER:
         return describe_broker(topics.settings, name)
     if resource_type == Resource.GROUP:
@@ -112,10 +112,6 @@ def describe(topics: Topics, resource_type: int, name: str) -> list[Entry]:
         client_metrics.check_name(name)
         return [_fixed_entry(key, config) for key, config in client_metrics.CONFIGS.items()]
     raise unsupported_resource(resource_type)
-
-
-def describe_topic(settings: Settings, topic: Topic) -> list[Entry]:
-    return describe_configs(settings, topic.configs)
 
 
 def describe_configs(settings: Settings, own: Mapping[str, str]) -> list[Entry]:

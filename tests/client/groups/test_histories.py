@@ -37,7 +37,8 @@ def history(seed: int, assignors: tuple[str, ...]) -> ClassicWorld:
 
 def rejoins(member: Sim) -> None:
     assert isinstance(member.machine, Membership)
-    member.machine.rejoin("by chance")
+    generation = member.machine.member.generation
+    member.machine.refused(KafkaError.REBALANCE_IN_PROGRESS, generation, member.world.now_ms)
 
 
 def goes(world: World, member: Sim) -> None:

@@ -117,9 +117,6 @@ class Membership(Participant):
             self.counts = None
             self._want_join("the partitions of a topic changed")
 
-    def rejoin(self, reason: str) -> None:
-        self._want_join(reason)
-
     # --- what was answered
 
     def joined(self, request_id: int, answer: Joined, now_ms: int) -> None:
