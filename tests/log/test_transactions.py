@@ -1,10 +1,14 @@
 """Transactions in one partition: what is taken in, who is fenced, what readers of committed records see."""
 
+import errno
 from dataclasses import replace
 
 import pytest
 
-from oncelog.log import aborted
+from oncelog.log import aborted, slices
+from oncelog.log.aborted import AbortedTransactions
+from oncelog.log.config import LogConfig
+from oncelog.log.handles import Handles
 from oncelog.log.markers import marker_of
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
@@ -238,3 +242,62 @@ def test_a_follower_knows_what_its_leader_knows() -> None:
     assert follower.stable_offset == 4
     assert committed_values(follower) == committed_values(leader) == [b"a"]
     assert committed_values(open_log(disk.crash(keep_all=True), replicated=True)) in ([], [b"a"])
+
+
+def test_a_reader_is_told_of_so_many_aborted_ones_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aborted, "BLOCK", 4)
+    monkeypatch.setattr(slices, "MOST_TOLD", 16)
+    monkeypatch.setattr(slices, "LEAST_COMMITTED_BYTES", 600)
+    log = open_log(MemoryDisk(1), LogConfig(retention_ms=-1, index_interval_bytes=100))
+    for number in range(200):
+        put_in_transaction(log, b"a%d" % number)
+        end_well(log, commit=number % 10 == 0)
+    found = log.find(0, 1 << 20, stable_only=True)
+    assert found is not None
+    assert 0 < len(log.aborted_within(0, found)) <= 16
+    assert committed_values(log, 1 << 20) == [b"a%d" % number for number in range(0, 200, 10)]
+
+
+def test_a_reader_is_given_something_however_many_were_open_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No part of what they wrote is told of fewer."""
+    monkeypatch.setattr(aborted, "BLOCK", 4)
+    monkeypatch.setattr(slices, "MOST_TOLD", 16)
+    monkeypatch.setattr(slices, "LEAST_COMMITTED_BYTES", 600)
+    log = open_log(MemoryDisk(1), LogConfig(retention_ms=-1, index_interval_bytes=100))
+    for number in range(50):
+        put_in_transaction(log, b"a", pid=KAFKA_PID + number)
+    put(log, b"nobody's")
+    for number in range(50):
+        end_well(log, commit=False, pid=KAFKA_PID + number)
+    assert committed_values(log, 1 << 20) == [b"nobody's"]
+
+
+def test_how_many_were_aborted_below_an_offset_is_told_without_a_look_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aborted, "BLOCK", 4)
+    disk = MemoryDisk(1)
+    listed = AbortedTransactions(disk, FOLDER, Handles(disk))
+    disk.mkdir(FOLDER)
+    listed.begin_with([], 7)
+    listed.add(aborted.Aborted(KAFKA_PID, 10 * number, 10 * number + 5) for number in range(11))
+    for offset in range(130):
+        assert listed.total_below(offset) == 7 + sum(1 for number in range(11) if 10 * number + 5 < offset), offset
+
+
+def test_the_first_ones_of_a_list_are_dropped_or_it_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aborted, "BLOCK", 4)
+    monkeypatch.setattr(aborted, "DROPPED_AT_LEAST", 8)
+    disk = MemoryDisk(1)
+    disk.mkdir(FOLDER)
+    listed = AbortedTransactions(disk, FOLDER, Handles(disk))
+    every = [aborted.Aborted(KAFKA_PID, 10 * number, 10 * number + 5) for number in range(18)]
+    listed.add(every)
+    size = disk.size(listed.path)
+    disk.fail("rename", errno.EIO)
+    listed.forget_below(150)
+    disk.heal()
+    assert (listed.total, disk.size(listed.path), listed.between(0, 200)) == (18, size, every)
+    listed.forget_below(150)
+    assert (listed.total, listed.between(0, 200)) == (18, every[12:])
+    listed.add([aborted.Aborted(KAFKA_PID, 180, 185)])
+    again = AbortedTransactions(disk, FOLDER, Handles(disk))
+    assert (again.load(1000), again.between(0, 200)) == (19, [*every[12:], aborted.Aborted(KAFKA_PID, 180, 185)])

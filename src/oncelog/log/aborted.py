@@ -65,7 +65,10 @@ class AbortedTransactions:
 
     def total_below(self, offset: int) -> int:
         """The same, as it was when the log ended there."""
-        return self._dropped + sum(1 for each in self._each() if each.marker_offset < offset)
+        whole = bisect_left(self._last_marker, offset)  # blocks of which all are
+        rest = self._block(whole) if whole < len(self._last_marker) else []
+        below = sum(1 for each in (*rest, *self._unwritten) if each.marker_offset < offset)
+        return self._dropped + min(whole * BLOCK, self._written) + below
 
     # Changes
 
@@ -126,14 +129,25 @@ class AbortedTransactions:
         self._replace_or_raise()  # entries of other records would be taken for those of what comes next
 
     def forget_below(self, offset: int) -> None:
-        """No reader meets a record before it that was written in a transaction."""
-        gone = bisect_left(self._last_marker, offset) * BLOCK
+        """No reader meets a record before it that was written in a transaction. Whole blocks go, unread."""
+        blocks = bisect_left(self._last_marker, offset)
+        gone = min(blocks * BLOCK, self._written)
         if gone < max(DROPPED_AT_LEAST, len(self) // 2):
             return
-        every = list(self._each())
-        self._unwritten = [each for each in every if each.marker_offset >= offset]
-        self._dropped += len(every) - len(self._unwritten)
-        self._replace()
+        kept_bytes = (self._written - gone) * _ENTRY.size
+        try:
+            kept = self._handles.get(self.path).pread(kept_bytes, _HEAD.size + gone * _ENTRY.size)
+            if len(kept) < kept_bytes:
+                raise OSError(5, "it is shorter than what was written", self.path)
+            self._handles.forget(self.path)
+            replace_file(self._disk, self.path, _HEAD.pack(_MAGIC, self._dropped + gone) + kept, durable=False)
+        except OSError as error:
+            logger.warning("%s stays as it is: %s", self.path, error)
+            return
+        self.note_name()
+        self._dropped += gone
+        self._written -= gone
+        del self._least_first[:blocks], self._last_marker[:blocks]
 
     def drop_below(self, offset: int) -> None:
         """Entries go at once, also on the disk: compaction is about to remove markers, and a reader that is told of a
@@ -162,12 +176,18 @@ class AbortedTransactions:
         """Those with records within."""
         if not self:
             return []
-        found: list[Aborted] = []
-        for block in range(bisect_left(self._last_marker, offset), len(self._last_marker)):
-            if self._least_first[block] < end_offset:
-                found += self._block(block)
+        found = [each for block in self._blocks(offset, end_offset) for each in self._block(block)]
         found += self._unwritten
         return [each for each in found if each.marker_offset >= offset and each.first_offset < end_offset]
+
+    def most_between(self, offset: int, end_offset: int) -> int:
+        """There are no more, and perhaps fewer: found out without the file."""
+        return BLOCK * sum(1 for _ in self._blocks(offset, end_offset)) + len(self._unwritten)
+
+    def _blocks(self, offset: int, end_offset: int) -> Iterator[int]:
+        for block in range(bisect_left(self._last_marker, offset), len(self._last_marker)):
+            if self._least_first[block] < end_offset:
+                yield block
 
     def __bool__(self) -> bool:
         return bool(self._written or self._unwritten)

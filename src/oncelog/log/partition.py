@@ -21,7 +21,7 @@ from oncelog.log.notes import Opened, write_opened
 from oncelog.log.parts import Parts
 from oncelog.log.recovery import Recovered, Recovery
 from oncelog.log.segments import Segments
-from oncelog.log.slices import Slice, find_batches
+from oncelog.log.slices import Slice, find_batches, find_committed
 from oncelog.log.staged import End, Fate, Fenced, Staged
 from oncelog.log.verdict import what_to_do
 from oncelog.log.work_steps import Steps, Wait, at_once
@@ -281,8 +281,11 @@ class PartitionLog:
             raise OffsetOutOfRange(offset, extent.log_start_offset, extent.next_offset)
         if offset >= limit:
             return None
+        wanted = offset, max_bytes, at_least_one, limit, parts.epochs.current
         try:
-            return find_batches(parts.segments, offset, max_bytes, at_least_one, limit, parts.epochs.current)
+            if stable_only and parts.aborted:
+                return find_committed(parts.segments, parts.aborted, *wanted)
+            return find_batches(parts.segments, *wanted)
         except OSError as error:
             raise LogStorageError(f"{self.folder}: {error}") from error
 

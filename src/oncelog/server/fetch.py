@@ -29,6 +29,7 @@ AT_ONCE = 500  # partitions; a fetch of more is answered in turns
 ASKED_IN_A_STEP = 100
 UNKNOWN = -1
 SHARES = 4  # one answer takes at most this part of the memory that is left for answers
+ABORTED_BYTES = 4096  # for which it counts that one transaction is told of: some thousands in one answer
 
 
 Found = list[tuple[bytes, list[Fetched[bytes | Slice]]]]
@@ -354,7 +355,7 @@ class Fetch:
                 )
                 length = len(fetched.records)
                 size_bytes += length
-                left -= length
+                left -= length + ABORTED_BYTES * len(fetched.aborted)
                 if not in_slices:
                     self._held_bytes += length
                     unsent.hold(length)
