@@ -7,10 +7,11 @@ from random import Random
 import pytest
 
 from oncelog.clock import ManualClock
-from oncelog.producers import Ceilings, Decision, ProducerMap
+from oncelog.producers import Ceilings, Decision, ProducerLimits, ProducerMap
 from oncelog.producers import ceilings as module
 from oncelog.producers.ceilings import SURE_OF_A_PLACE
 from oncelog.producers.kafka_producers import GRACE_MS
+from oncelog.producers.markers import NO_TRANSACTION, Marker
 from tests.producers.partition import Partition
 
 MOST = 160
@@ -198,3 +199,38 @@ def test_in_steps_nothing_is_taken_twice_whatever_comes_when(monkeypatch: pytest
         most = max(most, sum(each.leases_live for each in maps))
     assert 64 <= most <= 64 + 16
     assert given_way > 1000
+
+
+def ended(partition: Partition, pid: int, first_offset: int = NO_TRANSACTION) -> None:
+    marker = Marker(is_commit=False, coordinator_epoch=3, first_offset=first_offset)
+    partition.map.end_transaction(pid, 0, marker, partition.next_offset, 0, partition.clock.now())
+
+
+def test_markers_of_those_who_wrote_nothing_drive_out_nobody_and_take_no_memory() -> None:
+    partitions = server(2, most=200)
+    for n in range(200):
+        assert partitions[0].send(FIRST_KAFKA + n, 0, 0, "a").decision is APPEND
+    for n in range(1000):
+        for partition in partitions:
+            ended(partition, FIRST_KAFKA + 10_000 + n)
+    assert partitions[0].send(FIRST_KAFKA, 0, 0, "a").decision is DUPLICATE
+    assert sum(each.map.kafka_live for each in partitions) <= 200 + SURE_OF_A_PLACE
+    assert len(partitions[0].map.transactions.coordinators) == 0
+    assert len(partitions[1].map.transactions.coordinators) == SURE_OF_A_PLACE
+
+
+def test_in_a_full_partition_too_and_what_is_open_there_is_ended() -> None:
+    partition = Partition(limits=ProducerLimits(kafka_entries=10))
+    now = partition.clock.now()
+    for n in range(9):
+        assert partition.send(FIRST_KAFKA + n, 0, 0, "a").decision is APPEND
+    partition.map.accept_in_transaction(FIRST_KAFKA + 9, 0, 0, 1, 9, 0, now)
+    for n in range(100):
+        ended(partition, FIRST_KAFKA + 100 + n)
+    assert partition.send(FIRST_KAFKA, 0, 0, "a").decision is DUPLICATE
+    assert partition.map.transactions.open
+    ended(partition, FIRST_KAFKA + 9, 9)
+    assert not partition.map.transactions.open
+    partition.clock.advance(GRACE_MS)
+    ended(partition, FIRST_KAFKA + 100)
+    assert partition.map.highwater(FIRST_KAFKA + 100) is not None, "there is room again"

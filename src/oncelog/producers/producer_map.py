@@ -208,8 +208,11 @@ class ProducerMap:
     def end_transaction(
         self, pid: int, epoch: int, marker: Marker, marker_offset: int, timestamp_ms: int, now: Now
     ) -> None:
-        """A marker was appended there, or is read again from the log."""
+        """A marker was appended there, or is read again from the log. Where there is no room, who wrote nothing here
+        that it could end is not remembered: that would drive out those who write."""
         self.run.end()
+        if pid not in self.transactions.open and self._kafka.row(pid) < 0 and self._kafka.is_full(now):
+            return
         self._kafka.accept_unsequenced(pid, epoch, timestamp_ms, now)
         self.transactions.ended(pid, marker.coordinator_epoch, marker_offset)
 
