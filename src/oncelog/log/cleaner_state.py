@@ -1,8 +1,14 @@
-"""How far compaction has come, in the file `cleaner` of a partition's folder. Its loss costs only time."""
+"""How far compaction has come, in the file `cleaner` of a partition's folder. Its loss costs only time.
+
+A wrong one would cost more: what it says was looked at is not looked at again, and transactions that were aborted
+before are forgotten. So it ends with a check sum, but in folders of earlier versions.
+"""
 
 import logging
 from bisect import bisect_right
 from dataclasses import dataclass, field
+
+from crc32c import crc32c
 
 from oncelog.log.disk import Disk, read_whole, replace_file
 from oncelog.log.names import CLEANER_FILE
@@ -35,14 +41,26 @@ class CleanerState:
         del self.passes[:-MAX_PASSES]
 
     def encode(self) -> bytes:
-        return "".join(f"{a} {b}\n" for a, b in [(self.dirty_offset, len(self.passes)), *self.passes]).encode()
+        lines = "".join(f"{a} {b}\n" for a, b in [(self.dirty_offset, len(self.passes)), *self.passes])
+        return f"{lines}{_sum_of(lines)}\n".encode()
 
     @classmethod
     def decode(cls, data: bytes) -> "CleanerState":
-        (offset, count), *passes = [tuple(map(int, line.split(" "))) for line in data.decode().splitlines()]
+        if not data.endswith(b"\n"):
+            raise ValueError("it is cut off")
+        lines = data.decode().splitlines(keepends=True)
+        if lines and " " not in lines[-1]:
+            told = lines.pop()
+            if told != f"{_sum_of(''.join(lines))}\n":
+                raise ValueError("it is not what was written")
+        (offset, count), *passes = [tuple(map(int, line.split(" "))) for line in lines]
         if count != len(passes):
             raise ValueError(f"{len(passes)} passes where {count} are announced")
         return cls(offset, [(end, wall_ms) for end, wall_ms in passes])
+
+
+def _sum_of(lines: str) -> str:
+    return f"{crc32c(lines.encode()):08x}"
 
 
 def save_state(disk: Disk, folder: str, state: CleanerState) -> None:
