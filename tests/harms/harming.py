@@ -218,11 +218,13 @@ def linked(data: Path, chance: Random) -> str:
 
 @harm
 def other_kind(data: Path, chance: Random) -> str:
-    """A folder in the place of a file."""
+    """A folder or a pipe in the place of a file."""
     path = chosen(data, chance)
     path.unlink()
-    path.mkdir()
-    return named(path)
+    how = chance.choice(("folder", "pipe"))
+    make = Path.mkdir if how == "folder" else os.mkfifo
+    make(path)
+    return f"{named(path)} {how}"
 
 
 @harm

@@ -4,7 +4,9 @@ Paths are plain strings with "/" between names. Every method raises `OSError` wh
 into `LogStorageError`. The tests' `MemoryDisk` is the twin that loses, tears and refuses writes.
 """
 
+import errno
 import os
+import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -13,6 +15,7 @@ from typing import Protocol
 from oncelog.records.header import Buffer
 
 MAX_BUFFERS = 1024  # IOV_MAX on Linux and macOS
+MOST_WHOLE_BYTES = 2**30
 
 
 class File(Protocol):
@@ -42,7 +45,7 @@ class File(Protocol):
 
 class Disk(Protocol):
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
-        """`create` implies `write`; without it the file must be there."""
+        """`create` implies `write`; without it the file must be there. IsADirectoryError for whatever is no file."""
         ...
 
     def listdir(self, folder: str) -> list[str]: ...
@@ -139,8 +142,13 @@ class RealFile:
 
 class RealDisk:
     def open(self, path: str, *, write: bool = False, create: bool = False) -> RealFile:
-        flags = os.O_CLOEXEC | (os.O_RDWR if write or create else os.O_RDONLY) | (os.O_CREAT if create else 0)
-        return RealFile(os.open(path, flags, 0o644), path)
+        # Not to wait for who writes to it, where it is a pipe.
+        flags = os.O_CLOEXEC | os.O_NONBLOCK | (os.O_RDWR if write or create else os.O_RDONLY)
+        fd = os.open(path, flags | (os.O_CREAT if create else 0), 0o644)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise IsADirectoryError(errno.EISDIR, "it is no file", path)
+        return RealFile(fd, path)
 
     def listdir(self, folder: str) -> list[str]:
         return os.listdir(folder)
@@ -192,9 +200,13 @@ def _boot_id() -> str:
 
 
 def read_whole(disk: Disk, path: str) -> bytes:
+    """Of a file that is never large. One that is, was not written here, and would take all memory."""
     file = disk.open(path)
     try:
-        return file.pread(file.size(), 0)
+        size_bytes = file.size()
+        if size_bytes > MOST_WHOLE_BYTES:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+        return file.pread(size_bytes, 0)
     finally:
         file.close()
 

@@ -16,7 +16,7 @@ CLEANER_FILE = "cleaner"
 FLUSHED_FILE = "flushed"
 WRITTEN_FILE = "written"
 ABORTED_FILE = "aborted"
-LATEST_OFFSET = 2**63 - 1
+LATEST_OFFSET = 2**62  # that is believed: what follows it must fit, too
 
 
 def log_path(folder: str, base_offset: int) -> str:

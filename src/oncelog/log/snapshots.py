@@ -92,6 +92,14 @@ def read_snapshot(disk: Disk, folder: str, offset: int) -> Snapshot | None:
 
 
 def decode(data: bytes) -> Snapshot | None:
+    """None for what was not written here."""
+    try:
+        return _decoded(data)
+    except struct.error:
+        return None
+
+
+def _decoded(data: bytes) -> Snapshot | None:
     if len(data) < _HEAD.size + _POINT.size:
         return None
     magic, version, crc = _HEAD.unpack_from(data)
