@@ -8,7 +8,7 @@ from random import Random
 from kio.schema.errors import ErrorCode
 
 from oncelog.log.disk import RealDisk
-from oncelog.log.knowledge import known_of
+from oncelog.log.knowledge import known_of, opened_of
 from oncelog.log.partition_checking import check_partition
 from tests.harms.forked import ForkedOncelog
 from tests.raw import RawConnection, Rec, ServerClosed, batch
@@ -110,7 +110,8 @@ def told(folder: Path, chance: Random, *, ending: str = "", flush: str = "") -> 
 def known_offset(folder: Path) -> int:
     """How far the log was, as other files than the log say. At the latest a second after a record they know of it."""
     disk = RealDisk()
-    return known_of(disk, str(folder), disk.listdir(str(folder)), stayed_up=True).durable_offset
+    names = disk.listdir(str(folder))
+    return known_of(disk, str(folder), names, opened_of(disk, str(folder), names), stayed_up=True).durable_offset
 
 
 def unknown_in(data: Path) -> frozenset[str]:

@@ -13,7 +13,7 @@ import pytest
 from oncelog.log.config import Flush, LogConfig
 from oncelog.log.cutting import cut_back
 from oncelog.log.errors import LogStorageError
-from oncelog.log.knowledge import known_of
+from oncelog.log.knowledge import known_of, opened_of
 from oncelog.log.names import log_path, snapshot_path
 from oncelog.log.partition import PartitionLog
 from oncelog.log.partition_checking import check_partition
@@ -122,7 +122,8 @@ def test_nothing_flushed_is_cut_off_and_a_check_says_what_a_start_will_do() -> N
         told = story(chance)
         what = f"ONCELOG_SEED={number}: {told.config.flush}, stayed up {told.stayed_up}, {harm(told.disk, chance)}"
         before = contents(told.disk)
-        known = known_of(told.disk, FOLDER, told.disk.listdir(FOLDER), told.stayed_up)
+        names = told.disk.listdir(FOLDER)
+        known = known_of(told.disk, FOLDER, names, opened_of(told.disk, FOLDER, names), told.stayed_up)
         checked = check_partition(deepcopy(told.disk), FOLDER, stayed_up=told.stayed_up)
         log = open_log(told.disk, told.config, stayed_up=told.stayed_up)
         if log.offline is not None:

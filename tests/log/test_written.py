@@ -18,6 +18,7 @@ from tests.log.memory_disk import MemoryDisk
 from tests.log.support import FOLDER, LEASED, NOW, SMALL, contents, note_end, open_log, put
 
 LARGE = LogConfig(retention_ms=-1, index_interval_bytes=200)
+OF_AN_EARLIER_BOOT = "written is damaged or of an earlier boot; a start does without it"
 
 
 def noted(count: int = 40, config: LogConfig = SMALL) -> tuple[MemoryDisk, PartitionLog]:
@@ -145,9 +146,9 @@ def belongs_to_another(disk: MemoryDisk) -> None:
     assert offline is not None and "belongs to mine/0" in offline
 
 
-@pytest.mark.parametrize("start", [cannot_be_removed, belongs_to_another])
+@pytest.mark.parametrize(("start", "notes"), [(cannot_be_removed, [OF_AN_EARLIER_BOOT]), (belongs_to_another, [])])
 def test_a_note_that_outlives_the_start_after_a_power_failure_does_not_count_in_the_next(
-    start: Callable[[MemoryDisk], None],
+    start: Callable[[MemoryDisk], None], notes: list[str]
 ) -> None:
     disk = MemoryDisk()
     log = open_log(disk, LARGE, owner="mine/0")
@@ -162,10 +163,7 @@ def test_a_note_that_outlives_the_start_after_a_power_failure_does_not_count_in_
     start(found)
     found = found.crash(keep_all=True)
     checked = check_partition(found, FOLDER, stayed_up=True)
-    assert (checked.damage, checked.notes) == (
-        [],
-        ["written is damaged or of an earlier boot; a start does without it"],
-    )
+    assert (checked.damage, checked.notes) == ([], notes)
     again = open_log(found, LARGE, stayed_up=True, owner="mine/0")
     assert (again.offline, again.next_offset) == (None, 39)
 
@@ -245,3 +243,13 @@ def test_a_log_that_has_not_grown_since_is_not_noted_again() -> None:
     assert log.begin_note() is None
     put(log, b"more")
     assert log.begin_note() is not None
+
+
+@pytest.mark.parametrize("numbers", [b"40 0", b"40 0 -1", b"40 0 x", b"40 0 1_0", b"40 0 1 2"])
+def test_a_note_of_something_else_counts_as_none_though_its_sum_is_right(numbers: bytes) -> None:
+    disk, _ = noted()
+    path = f"{FOLDER}/written"
+    said = b"%b %b" % (disk.boot_id().encode(), numbers)
+    disk.unlink(path)
+    disk.open(path, create=True).pwritev([b"%b %08x\n" % (said, crc32c(said))], 0)
+    assert read_written(disk, FOLDER).offset == -1

@@ -2,7 +2,7 @@
 
 from oncelog.log import snapshots
 from oncelog.log.disk import Disk
-from oncelog.log.knowledge import known_of
+from oncelog.log.knowledge import known_of, opened_of
 from oncelog.log.names import LOG, log_path, offsets_of
 from oncelog.log.notes import write_flushed
 from oncelog.log.partition_checking import Unreadable, batches
@@ -13,10 +13,10 @@ def note_copied(disk: Disk, folder: str, *, stayed_up: bool) -> None:
     """Note it in the copy, whose files are on the disk. `stayed_up`: the machine has run on since the original was
     written."""
     names = disk.listdir(folder)
-    known = known_of(disk, folder, names, stayed_up)
+    known = known_of(disk, folder, names, opened_of(disk, folder, names), stayed_up)
     end_offset, is_whole = _whole_end(disk, folder, offsets_of(names, LOG))
     if not is_whole:
-        if not stayed_up:
+        if not known.stayed_up:
             return  # what a stop of the machine left of the original is for a start of the copy to decide
         end_offset = max(end_offset, known.durable_offset)
     if end_offset > max(known.point_offset, known.flushed_offset):

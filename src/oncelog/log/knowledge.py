@@ -5,16 +5,23 @@ from collections.abc import Sequence
 from oncelog.log import snapshots
 from oncelog.log.cleaner_state import CleanerState
 from oncelog.log.disk import Disk, read_whole
-from oncelog.log.names import CLEANER_FILE, FLUSHED_FILE, INDEX, LOG, SNAPSHOT, WRITTEN_FILE, offsets_of
-from oncelog.log.notes import read_flushed, read_written
+from oncelog.log.names import CLEANER_FILE, EPOCH_FILE, FLUSHED_FILE, INDEX, LOG, SNAPSHOT, WRITTEN_FILE, offsets_of
+from oncelog.log.notes import Opened, read_flushed, read_opened, read_written
 from oncelog.log.snapshots import Snapshot
 from oncelog.log.verdict import Known, Written
 
 NO_LIMIT = 2**63  # of offsets below which there may be gaps: a follower's leader may have compacted all it sends
 
 
-def known_of(disk: Disk, folder: str, names: Sequence[str], stayed_up: bool) -> Known:
-    """Even the name of a damaged snapshot says that the log was on the disk up to there."""
+def opened_of(disk: Disk, folder: str, names: Sequence[str]) -> Opened:
+    return read_opened(disk, folder) if EPOCH_FILE in names else Opened()
+
+
+def known_of(disk: Disk, folder: str, names: Sequence[str], opened: Opened, stayed_up: bool) -> Known:
+    """`stayed_up`: as far as the data folder says. A log that was refused since is still as a power failure left it.
+
+    Even the name of a damaged snapshot says that the log was on the disk up to there."""
+    stayed_up = stayed_up and opened.has_run_on(disk)
     flushed_offset = read_flushed(disk, folder) if FLUSHED_FILE in names else -1
     begun_offset = max(offsets_of(names, LOG), default=0)
     written = read_written(disk, folder) if stayed_up and WRITTEN_FILE in names else Written()

@@ -3,7 +3,8 @@
 Where the log starts is nowhere else, and a start believes it as far as to remove what lies before, so it has a check
 sum: `150 2c1b9d4e`. A person who has to write one leaves the sum out; the line feed shows that nothing is cut off.
 
-`leader-epoch` says besides whose folder it is, so that one that was copied to the place of another is not served there.
+`leader-epoch` says besides whose folder it is, so that one that was copied to the place of another is not served there,
+and the boot under which a start last found the log whole, or made it so.
 
 `flushed` says up to where flushes that answers waited for had brought the log to the disk. It is written over in place
 after each of them, and never says more than is true. It comes to the disk itself where it first passes the recovery
@@ -22,7 +23,7 @@ from oncelog.log.errors import LogStorageError
 from oncelog.log.names import EPOCH_FILE, FLUSHED_FILE, LATEST_OFFSET, START_FILE, WRITTEN_FILE
 from oncelog.log.verdict import Written
 
-LATEST_EPOCH = 2**31 - 2  # the next start opens one more
+LATEST_EPOCH = 2**30  # that is believed: each start opens one more
 UNKNOWN_BOOT = "-"
 
 
@@ -64,9 +65,15 @@ def read_written(disk: Disk, folder: str) -> Written:
     """Nothing where it does not hold what was written, or another boot may have written it."""
     noted, _, check = read_whole(disk, f"{folder}/{WRITTEN_FILE}").removesuffix(b"\n").rpartition(b" ")
     boot, *numbers = noted.split(b" ")
-    is_whole = len(numbers) == len(Written._fields) and check.decode("latin-1") == _crc(noted)
-    is_of_now = boot.decode("latin-1") == disk.boot_id()  # never where that is not known
+    is_whole = len(numbers) == len(Written._fields) and all(each.isdigit() for each in numbers)
+    is_whole = is_whole and check.decode("latin-1") == _crc(noted)
+    is_of_now = _is_of_now(disk, boot.decode("latin-1"))
     return Written(*map(int, numbers)) if is_whole and is_of_now else Written()
+
+
+def _is_of_now(disk: Disk, boot: str) -> bool:
+    """Never where either is not known."""
+    return bool(boot) and boot == disk.boot_id()
 
 
 def _write_over(disk: Disk, path: str, text: str, *, durable: bool) -> None:
@@ -92,19 +99,27 @@ class Opened(NamedTuple):
 
     epoch: int = -1  # -1 for what cannot be one: batches and snapshots name every epoch that holds a record
     owner: str = ""  # empty where nothing says it, as in folders of earlier versions
+    boot: str = ""  # the same
+
+    def has_run_on(self, disk: Disk) -> bool:
+        """Whether the machine did, since a start left nothing in this log that a power failure had torn. One that
+        refused the log, or could not cut it, leaves the note of an earlier boot, or none."""
+        return _is_of_now(disk, self.boot)
 
 
 def write_opened(disk: Disk, folder: str, opened: Opened) -> None:
-    owner = f" {opened.owner} {_crc(opened.owner.encode())}" if opened.owner else ""
-    replace_file(disk, f"{folder}/{EPOCH_FILE}", f"{opened.epoch}{owner}\n".encode(), durable=False)
+    named = f"{opened.owner} {opened.boot}".rstrip()
+    noted = f" {named} {_crc(named.encode())}" if named else ""
+    replace_file(disk, f"{folder}/{EPOCH_FILE}", f"{opened.epoch}{noted}\n".encode(), durable=False)
 
 
 def read_opened(disk: Disk, folder: str) -> Opened:
-    noted, _, rest = read_whole(disk, f"{folder}/{EPOCH_FILE}").strip().partition(b" ")
-    owner, _, check = rest.rpartition(b" ")
+    noted, _, rest = read_whole(disk, f"{folder}/{EPOCH_FILE}").rstrip().partition(b" ")
+    named, _, check = rest.rpartition(b" ")
     epoch = int(noted) if noted.isdigit() and len(noted) <= 10 else -1
-    is_whole = check.decode("latin-1") == _crc(owner)
-    return Opened(epoch if epoch <= LATEST_EPOCH else -1, owner.decode("latin-1") if is_whole else "")
+    is_whole = check.decode("latin-1") == _crc(named)
+    owner, _, boot = (named if is_whole else b"").decode("latin-1").partition(" ")
+    return Opened(epoch if epoch <= LATEST_EPOCH else -1, owner, boot)
 
 
 def what_is_wrong_with_owner(folder: str, opened: Opened, owner: str) -> str:

@@ -104,7 +104,7 @@ class PartitionLog:
         try:
             if failure is not None:
                 raise failure
-            log._begin(found, Opened(leader_epoch or 0, owner))
+            log._begin(found, Opened(leader_epoch or 0, owner, disk.boot_id() if found.read_only is None else ""))
         except (OSError, LogStorageError) as error:
             log.go_offline(str(error), readable=False)
         return log
@@ -138,7 +138,7 @@ class PartitionLog:
         else:
             self.begin_epoch(max(latest + 1, opened.epoch))
         try:
-            write_opened(self._parts.disk, self.folder, Opened(self.leader_epoch, opened.owner))
+            write_opened(self._parts.disk, self.folder, opened._replace(epoch=self.leader_epoch))
         except OSError as error:
             logger.warning("%s: cannot note leader epoch %d: %s", self.folder, self.leader_epoch, error)
 

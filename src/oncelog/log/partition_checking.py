@@ -17,7 +17,7 @@ from oncelog.log.compaction_swap import damage_of_swap
 from oncelog.log.disk import Disk, File, read_whole
 from oncelog.log.errors import LogStorageError
 from oncelog.log.index import ENTRY, ENTRY_BYTES, HEAD
-from oncelog.log.knowledge import NO_LIMIT, gaps_below, known_of, lost_log, noted_beginning
+from oncelog.log.knowledge import NO_LIMIT, gaps_below, known_of, lost_log, noted_beginning, opened_of
 from oncelog.log.names import (
     ABORTED_FILE,
     BEGINNING,
@@ -136,7 +136,8 @@ class _Check:
         self._checked = checked
         self._on_batch = on_batch
         self._names = sorted(disk.listdir(folder))
-        self._known = known_of(disk, folder, self._names, stayed_up)
+        self._opened = opened_of(disk, folder, self._names)
+        self._known = known_of(disk, folder, self._names, self._opened, stayed_up)
         self._gaps_below = NO_LIMIT if replicated else gaps_below(disk, folder, self._names, self._known)
         self._snapshot: snapshots.Snapshot | None = None  # the newest that is good
         self._newest: snapshots.Snapshot | None = None  # the same, for as long as this looks
@@ -245,11 +246,10 @@ class _Check:
 
     def _check_small_files(self) -> None:
         if EPOCH_FILE in self._names:
-            opened = notes.read_opened(self._disk, self._folder)
-            wrong = notes.what_is_wrong_with_owner(self._folder, opened, self._owner)
+            wrong = notes.what_is_wrong_with_owner(self._folder, self._opened, self._owner)
             if wrong:
                 self._checked.damaged(wrong)
-            if opened.epoch < 0:
+            if self._opened.epoch < 0:
                 self._checked.note(f"{EPOCH_FILE} holds no epoch; a start goes by the batches")
         if FLUSHED_FILE in self._names and self._known.flushed_offset < 0:
             self._checked.note(f"{FLUSHED_FILE} is not what was written; a start does without it")

@@ -24,10 +24,9 @@ from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.errors import Damaged, LogStorageError
 from oncelog.log.handles import Handles
 from oncelog.log.index import ENTRY_BYTES
-from oncelog.log.knowledge import NO_LIMIT, gaps_below, known_of, lost_log, noted_beginning
+from oncelog.log.knowledge import NO_LIMIT, gaps_below, known_of, lost_log, noted_beginning, opened_of
 from oncelog.log.names import (
     CLEANED,
-    EPOCH_FILE,
     INDEX,
     LOG,
     START_FILE,
@@ -37,7 +36,7 @@ from oncelog.log.names import (
     offsets_of,
     snapshot_path,
 )
-from oncelog.log.notes import Opened, read_opened, read_start, what_is_wrong_with_owner, write_start
+from oncelog.log.notes import Opened, read_start, what_is_wrong_with_owner, write_start
 from oncelog.log.scan import Scan
 from oncelog.log.search import whole_behind
 from oncelog.log.segment import Segment
@@ -101,7 +100,6 @@ class Recovery:
         self._tidy()
         found = Recovered(log_start_offset=self._stored_start(), is_bare=not self._names)
         bases = offsets_of(self._names, LOG)
-        self._known = known_of(self._disk, self._folder, self._names, self._stayed_up)
         self._gaps_below = NO_LIMIT
         if not self._replicated:
             self._gaps_below = gaps_below(self._disk, self._folder, self._names, self._known)
@@ -179,13 +177,14 @@ class Recovery:
 
     def _tidy(self) -> None:
         names = self._disk.listdir(self._folder)
-        self._opened = read_opened(self._disk, self._folder) if EPOCH_FILE in names else Opened()
+        self._opened = opened_of(self._disk, self._folder, names)
         wrong = what_is_wrong_with_owner(self._folder, self._opened, self._owner)
         if wrong:
             raise LogStorageError(wrong)
         if finish_beginning(self._disk, self._folder, names) or finish_swaps(self._disk, self._folder, names):
             names = self._disk.listdir(self._folder)
-        lost = lost_log(names, self._stayed_up)
+        self._known = known_of(self._disk, self._folder, names, self._opened, self._stayed_up)
+        lost = lost_log(names, self._known.stayed_up)
         if lost >= 0:
             raise LogStorageError(
                 f"{log_path(self._folder, lost)} is missing, its index is there, and this machine has lost nothing "
@@ -193,7 +192,7 @@ class Recovery:
             )
         logs = set(offsets_of(names, LOG))
         remains = [name for name in names if name.endswith((TEMPORARY, CLEANED))]
-        if WRITTEN_FILE in names and not self._stayed_up:
+        if WRITTEN_FILE in names and not self._known.stayed_up:
             remains.append(WRITTEN_FILE)  # it counts no more: it is of an earlier boot
         remains += [f"{base:020d}{INDEX}" for base in offsets_of(names, INDEX) if base not in logs]
         for name in remains:
@@ -374,8 +373,9 @@ class Recovery:
             raise LogStorageError(f"{not_as_written(path, written)}. {what_to_do(self._folder)}")
 
     def _start_over(self, found: Recovered) -> None:
-        """A power failure took records that were deleted already. Offsets do not go back for that."""
-        if self._stayed_up:
+        """A power failure took records that were deleted already: earlier versions did not flush them before.
+        Offsets do not go back for that."""
+        if self._known.stayed_up:
             raise LogStorageError(
                 f"{self._folder}/{START_FILE} says that the log begins at {found.log_start_offset}, but it ends at "
                 f"{found.segments[-1].end_offset}, and this machine has lost nothing since. Nothing is removed. "
