@@ -99,6 +99,16 @@ def test_a_head_that_is_wrong_under_a_right_crc_is_refused(position: int, value:
         ProducerMap().decode(bytes(body) + crc32c(body).to_bytes(4, "big"), partition.clock.now())
 
 
+def test_every_truncation_under_a_right_crc_is_refused() -> None:
+    partition = sample()
+    body = partition.map.encode(partition.clock.now(), blind=True)[:-4]
+    for size_bytes in range(len(body)):
+        cut = body[:size_bytes]
+        with pytest.raises(CorruptSnapshot):
+            partition.map.decode(cut + crc32c(cut).to_bytes(4, "big"), partition.clock.now())
+    assert partition.map.highwater(PID) == (9, 13)
+
+
 def test_one_of_the_version_before_is_read_too() -> None:
     partition = sample()
     body = bytearray(partition.map.encode(partition.clock.now())[:-4])

@@ -103,6 +103,13 @@ def encode(
 
 
 def decode(data: bytes) -> Tables:
+    try:
+        return _decoded(data)
+    except struct.error as error:
+        raise CorruptSnapshot(f"the producer snapshot ends within a number: {error}") from error
+
+
+def _decoded(data: bytes) -> Tables:
     if len(data) < _HEAD.size + _CRC.size:
         raise CorruptSnapshot(f"{len(data)} bytes are too few for a producer snapshot")
     body = memoryview(data)[: -_CRC.size]
