@@ -301,3 +301,20 @@ def test_the_first_ones_of_a_list_are_dropped_or_it_stays_as_it_is(monkeypatch: 
     listed.add([aborted.Aborted(KAFKA_PID, 180, 185)])
     again = AbortedTransactions(disk, FOLDER, Handles(disk))
     assert (again.load(1000), again.between(0, 200)) == (19, [*every[12:], aborted.Aborted(KAFKA_PID, 180, 185)])
+
+
+def test_what_stands_open_before_the_start_is_known_after_a_power_failure() -> None:
+    for number in range(30):
+        disk = MemoryDisk(number)
+        log = open_log(disk)
+        put(log, b"before")
+        log.checkpoint(NOW)
+        put_in_transaction(log, b"a")
+        put_in_transaction(log, b"b", b"c", b"d")
+        log.delete_before(3)
+        log = open_log(disk.crash())
+        assert (log.log_start_offset, log.next_offset >= 3, log.stable_offset) == (3, True, 3), f"seed {number}"
+        put(log, b"behind")
+        assert committed_values(log) == [], f"seed {number}"
+        end_well(log, commit=True)
+        assert committed_values(log)[-1] == b"behind", f"seed {number}"
