@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import os
 import resource
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 from oncelog.log.checkpoint import Checkpointer
 from oncelog.log.config import LogConfig
-from oncelog.log.disk import RealDisk, replace_file
+from oncelog.log.disk import RealDisk, RealFile, replace_file
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
@@ -228,7 +229,7 @@ def test_what_the_disk_refuses_names_the_file(tmp_path: Path) -> None:
     """The system does so only where it opens one; which disk is to be replaced is what the message is for."""
     path = str(tmp_path / "file")
     RealDisk().open(path, create=True).close()
-    file, folder = RealDisk().open(path), RealDisk().open(str(tmp_path))
+    file, folder = RealDisk().open(path), RealFile(os.open(tmp_path, os.O_RDONLY), str(tmp_path))
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: file.pwritev([b"x"], 0), path),
         (lambda: file.truncate(5), path),
