@@ -28,7 +28,7 @@ _NO_EFFECT: Final = """
     max.poll.records metadata.max.idle.ms metric.reporters metrics.num.samples metrics.recording.level
     metrics.sample.window.ms partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms
     security.providers socket.connection.setup.timeout.max.ms ssl.enabled.protocols ssl.keymanager.algorithm
-    ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm transaction.timeout.ms
+    ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
 """
 WITHOUT_EFFECT: Final = frozenset(_NO_EFFECT.split())
 _SERIALIZERS: Final = (

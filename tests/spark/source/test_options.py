@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from oncelog.client.door import EARLIEST, LATEST
-from oncelog.spark.option import BadOption
-from oncelog.spark.option_table import SOURCE, TARGET
+from oncelog.settings import Kind, Setting
+from oncelog.spark.option import SINK, STREAM, BadOption
+from oncelog.spark.option_table import OPTIONS, SOURCE, TARGET
 from oncelog.spark.options import SinkOptions, SourceOptions, check_source_options, sink_options, source_options
+from oncelog.spark.sink.option_checking import transaction_timeout_ms
 from oncelog.spark.source.bounds import FROM_EARLIEST, FROM_LATEST, Offsets, Time, Times
 from tests.spark.options_page import page
 
@@ -164,6 +166,29 @@ def test_an_unknown_option_is_refused_and_the_nearest_one_named(given: dict[str,
             source_options(READ_T | given, is_streaming=is_streaming)
 
 
+def read_as(option: Setting, name: str, value: str) -> object:
+    """Where it belongs, beside what is needed there."""
+    given = SERVERS | {name: value}
+    if option in TARGET:
+        return sink_options(given, is_streaming=SINK in option.roles)
+    return source_options({"subscribe": "t"} | given, is_streaming=STREAM in option.roles)
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_each_option_without_its_last_letter_is_refused_and_named(option: Setting) -> None:
+    with pytest.raises(BadOption, match=f"the nearest known one is '{re.escape(option.name)}'"):
+        read_as(option, option.name[:-1], "1")
+
+
+@pytest.mark.parametrize(
+    "option", [each for each in OPTIONS if each.kind is not Kind.TEXT or each.convert], ids=lambda option: option.name
+)
+def test_each_option_names_itself_where_its_value_cannot_be_meant(option: Setting) -> None:
+    value = " " if option.kind is Kind.TEXT else "?"
+    with pytest.raises(BadOption, match=re.escape(option.name)):
+        read_as(option, option.name, value)
+
+
 def test_without_servers_nothing_is_read_or_written() -> None:
     with pytest.raises(BadOption, match=r"'kafka.bootstrap.servers' must be specified for configuring Kafka consumer"):
         source_options({"subscribe": "t"})
@@ -251,6 +276,7 @@ def test_a_producers_properties_become_ours() -> None:
         ("partitioner.ignore.keys", "true", "records with a key go where it says"),
         ("buffer.memory", "much", "takes a whole number, not 'much'"),
         ("linger.ms", "soon", "linger.ms"),
+        ("transaction.timeout.ms", "soon", "transaction.timeout.ms"),
     ],
 )
 def test_properties_that_cannot_be_honoured_are_refused(name: str, value: str, words: str) -> None:
@@ -273,6 +299,11 @@ def test_the_sinks_options_are_read() -> None:
     assert sink_options(SERVERS | {"job.id": "j"}, is_streaming=False).job_id == "j"
     with pytest.raises(BadOption, match=r"'job.id' belongs to write, not to writeStream"):
         sink_options(SERVERS | {"job.id": "j"})
+
+
+def test_the_time_of_a_transaction_is_that_of_the_option() -> None:
+    assert transaction_timeout_ms(sink_options(SERVERS)) == 300_000
+    assert transaction_timeout_ms(sink_options(SERVERS | {"kafka.transaction.timeout.ms": "120000"})) == 120_000
 
 
 def test_a_value_may_stand_elsewhere_and_nothing_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
