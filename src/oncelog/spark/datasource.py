@@ -12,7 +12,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from oncelog.spark.sentences import in_sentences
 
+
+@in_sentences
 class OncelogDataSource(DataSource):
     @classmethod
     def name(cls) -> str:

@@ -1,11 +1,13 @@
 """What a person is told while Spark works: lines and bars out of counts. No Spark, no clock, no terminal in here."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 _TRACEBACK: Final = "Traceback (most recent call last):"
+_TOLD: Final = re.compile(r"\boncelog(?:\.\w+)+: (.*)")  # what we raised, without frames
 BAR_CELLS: Final = 24
 SHORT_BAR_CELLS: Final = 10
 
@@ -118,6 +120,9 @@ def reason(error: str) -> str:
         kind, colon, words = raised.partition(": ")
         if raised:
             return words if colon and kind.replace(".", "").isidentifier() else raised
+    told = _TOLD.search(error)
+    if told:
+        return told[1]
     return error.strip().partition("\n")[0]
 
 

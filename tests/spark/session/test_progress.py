@@ -99,6 +99,18 @@ def test_what_a_python_worker_raised_is_told_and_not_that_there_was_a_worker() -
     )
 
 
+def test_what_we_raised_is_told_where_no_frames_stand_before_it() -> None:
+    said = end_words(
+        "words",
+        0,
+        0,
+        900,
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: [PYTHON_DATA_SOURCE_ERROR] Failed to initialize "
+        "writer: oncelog.spark.option.BadOption: No such option: 'sink.nam'\n SQLSTATE: 38000\n=== Streaming Query ===",
+    )
+    assert said == "words stopped by an error after 0 batches: No such option: 'sink.nam'"
+
+
 def test_a_bar_fills_as_tasks_are_done() -> None:
     drawn = [bar([Stage(number=4, tasks=4, done=done, active=1)], 1400) for done in (0, 1, 4)]
     assert drawn == [

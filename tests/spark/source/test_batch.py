@@ -166,6 +166,7 @@ def offsets(server: ServerProcess, topic: str) -> set[int]:
     ("more", "words"),
     [
         ({"subscribe": "nowhere"}, "there is no topic nowhere on 127.0.0.1"),
+        ({"assign": '{"plain":[7]}'}, "there is no partition plain-7 on 127.0.0.1"),
         (
             {"subscribe": "plain", "startOffsets": "x"},
             "No such option: 'startOffsets'; the nearest known one is 'startingOffsets'",
@@ -193,8 +194,10 @@ def test_what_is_wrong_is_said_in_words(plain: str, server: ServerProcess, more:
 
 
 def test_what_is_wrong_reaches_the_user_through_spark(reads: Reads) -> None:
-    with pytest.raises(Exception, match=r"there is no topic nowhere on 127\.0\.0\.1"):
+    """The words alone, without frames."""
+    with pytest.raises(Exception, match=r"there is no topic nowhere on 127\.0\.0\.1") as failed:
         reads.rows(OURS, subscribe="nowhere", **{"fetchOffset.numRetries": "0"})
+    assert "Traceback" not in str(failed.value)
 
 
 def test_a_query_with_a_wrong_option_fails_when_it_is_written_down(plain: str, reads: Reads) -> None:

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from oncelog.spark.options import SinkOptions, sink_options
 from oncelog.spark.sealed import milestones
 from oncelog.spark.sealed.manifest import Manifest, SealedError, SealedFile
+from oncelog.spark.sentences import in_sentences
 from oncelog.spark.sink.lane import LaneMessage, LaneTask
 from oncelog.spark.sink.milestones import reached
 from oncelog.spark.sink.written import TaskMessage, attempt, lanes_of
@@ -46,6 +47,7 @@ class FileMessage(WriterCommitMessage):
     file: SealedFile | None  # None: a partition without rows
 
 
+@in_sentences
 class FileWriter(DataSourceArrowWriter):
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -111,6 +113,7 @@ def send_lane(
     return message
 
 
+@in_sentences
 class _Sender(DataSourceArrowWriter):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = sink_options({name: value for name, value in options.items() if name.lower() not in _OURS})
@@ -130,6 +133,7 @@ class _Sender(DataSourceArrowWriter):
         return attempt(lambda: send_lane(self._options, self._manifest, lane, batches, number), batches)
 
 
+@in_sentences
 class FileSender(_Sender):
     """Its input is one row, the number of the file, which it reads itself: no row goes through the JVM again."""
 
@@ -142,6 +146,7 @@ class FileSender(_Sender):
         return self._send(lane, read_file(os.path.join(self._place, file.name), file.rows))
 
 
+@in_sentences
 class RowSender(_Sender):
     """Its input is the rows of one file, read by Spark; a column of theirs tells which."""
 

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import sink_options
+from oncelog.spark.sentences import in_sentences
 from oncelog.spark.sink.columns import check_columns
 from oncelog.spark.sink.lane import LaneTask
 from oncelog.spark.sink.option_checking import check_options
@@ -28,6 +29,7 @@ AT_LEAST_ONCE: Final = (
 )
 
 
+@in_sentences
 class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: Any, schema: StructType, overwrite: bool) -> None:
         self._options = sink_options(options, is_streaming=False)

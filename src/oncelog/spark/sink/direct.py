@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import sink_options
+from oncelog.spark.sentences import in_sentences
 from oncelog.spark.sink.columns import check_columns
 from oncelog.spark.sink.lane import LaneTask
 from oncelog.spark.sink.option_checking import check_options
@@ -22,6 +23,7 @@ BATCH = "streaming.sql.batchId"
 QUERY = "sql.streaming.queryId"
 
 
+@in_sentences
 class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Any, schema: StructType, overwrite: bool) -> None:
         self._options = sink_options(options)

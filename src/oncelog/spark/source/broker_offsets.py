@@ -24,16 +24,16 @@ class Ends(NamedTuple):
 
 
 class NoSuchTopic(SourceError):
-    def __init__(self, names: Iterable[str], servers: str) -> None:
-        super().__init__(f"there is no topic {', '.join(names)} on {servers}")
+    def __init__(self, what: str, servers: str) -> None:
+        super().__init__(f"there is no {what} on {servers}")
 
 
 class _Unknown(KafkaException):
     """Topics or partitions that were named and are not there, or not known there yet."""
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, kind: str, names: Iterable[str]) -> None:
         super().__init__(error_of(KafkaError.UNKNOWN_TOPIC_OR_PART))
-        self.names = sorted(names)
+        self.what = f"{kind} {', '.join(sorted(names))}"
 
 
 class Planner:
@@ -75,7 +75,7 @@ class Planner:
                 return self._client.ask(lambda: self._partitions(or_fewer=or_fewer), self._lagging)
         except SourceError as failure:
             if isinstance(failure.__cause__, _Unknown):
-                raise NoSuchTopic(failure.__cause__.names, self.servers) from None
+                raise NoSuchTopic(failure.__cause__.what, self.servers) from None
             raise
 
     async def _partitions(self, *, or_fewer: bool) -> set[AnyPlace]:
@@ -93,14 +93,14 @@ class Planner:
             return found
         missing = set(options.partitions) - found
         if missing and not or_fewer:
-            raise _Unknown(f"{topic}-{index}" for topic, index in missing)
+            raise _Unknown("partition", (f"{topic}-{index}" for topic, index in missing))
         return set(options.partitions) - missing
 
     def _known(self, names: set[str], *, or_fewer: bool) -> set[AnyPlace]:
         topics = self._client.brokers.metadata.topics
         unknown = {name for name in names if name not in topics or topics[name].error_code in UNKNOWN}
         if unknown and not or_fewer:
-            raise _Unknown(unknown)
+            raise _Unknown("topic", unknown)
         for name in names - unknown:
             if topics[name].error_code:
                 raise exception_of(topics[name].error_code, f"topic {name}")

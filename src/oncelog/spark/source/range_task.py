@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 
 from oncelog.client.door import Range, read_columns
 from oncelog.spark.options import SourceOptions
+from oncelog.spark.sentences import told
 from oncelog.spark.source.columns import RowMaker, to_decode
 from oncelog.spark.source.errors import in_words, lost
 
@@ -34,7 +35,7 @@ def read(options: SourceOptions, wanted: StructType, partition: InputPartition) 
         patience_s=options.patience_ms / 1000,
         on_loss=lambda words: lost(words, is_error=options.fail_on_data_loss),
     )
-    with in_words():
+    with told(), in_words():
         for columns in found:
             yield from _cut(rows.batch(columns))
 

@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 from oncelog.client.door import EARLIEST, LATEST, Range
 from oncelog.spark.option import BadOption
 from oncelog.spark.options import source_options
+from oncelog.spark.sentences import in_sentences
 from oncelog.spark.source import range_task
 from oncelog.spark.source.broker_offsets import Planner
 from oncelog.spark.source.columns import check_schema
@@ -16,6 +17,7 @@ from oncelog.spark.source.errors import lost
 from oncelog.spark.source.positions import Split, split
 
 
+@in_sentences
 class Reader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         check_schema(schema)

@@ -15,6 +15,7 @@ from oncelog.client.door import EARLIEST
 from oncelog.clock import monotonic_s
 from oncelog.slots import AnyPlace
 from oncelog.spark.options import source_options
+from oncelog.spark.sentences import in_sentences
 from oncelog.spark.source import group, positions, range_task
 from oncelog.spark.source.broker_offsets import Ends, Planner
 from oncelog.spark.source.columns import check_schema
@@ -22,6 +23,7 @@ from oncelog.spark.source.errors import lost
 from oncelog.spark.source.positions import Offsets, Positions, Split
 
 
+@in_sentences
 class StreamReader(DataSourceStreamReader, AvailableNow):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         check_schema(schema)
