@@ -163,6 +163,22 @@ def test_an_older_checkpoint_is_refused_before_its_frame_is_run() -> None:
     assert frame.runs == 0
 
 
+def test_a_batch_that_was_planned_anew_is_refused_before_its_frame_is_run() -> None:
+    """By an older copy of the checkpoint: the new plan has rows that came since."""
+    world = World()
+    world.driver().run(Frame(0), 0, "planned at 1")
+    written = world.log.records
+    frame = Frame(0)
+    with pytest.raises(SealedError, match="batch 0 was sealed, and Spark has planned it anew since"):
+        world.driver().run(frame, 0, "planned at 2")
+    assert frame.runs == 0
+    for planned in ("planned at 1", ""):
+        world.driver().run(Frame(0), 0, planned)
+    world.driver().run(Frame(1), 1)  # as an earlier version seals it
+    world.driver().run(Frame(1), 1, "planned at 3")
+    assert world.log.records[: len(written)] == written
+
+
 def test_a_damaged_manifest_stops_the_query() -> None:
     world = World()
     spark(world, 3)

@@ -70,7 +70,8 @@ class Sealing:
     _is_ours: bool = False
     _done: int | None = field(default=None)  # the batch that this object was through with last
 
-    def run(self, frame: Any, batch: int) -> None:
+    def run(self, frame: Any, batch: int, planned: str = "") -> None:
+        """`planned`: what tells the plan of this batch from any other, where that is known."""
         self._take_path()
         names = self.storage.names()
         manifest = self._manifest(batch) if manifest_name(batch) in names else None
@@ -79,8 +80,9 @@ class Sealing:
             manifest = self._overlooked(batch)
         if manifest is None:
             reached(milestones.SEALING, batch=batch)
-            manifest = self._seal(frame, batch)
+            manifest = self._seal(frame, batch, planned)
         else:
+            self._check_plan(manifest, planned)
             self.rows.check(manifest)
             self.rows.advance(frame)
             reached(milestones.ADVANCED, batch=batch)
@@ -134,6 +136,17 @@ class Sealing:
             )
         return manifest
 
+    def _check_plan(self, manifest: Manifest, planned: str) -> None:
+        """What one plan of a batch yielded is never taken for what another one would yield."""
+        if planned and manifest.planned and planned != manifest.planned:
+            raise SealedError(
+                f"batch {manifest.batch} was sealed, and Spark has planned it anew since: an older copy of the "
+                "checkpoint was put back, or a file of its `offsets` was removed. The sealed rows would be sent in the "
+                "place of those of the new plan, and what came since would be lost. Nothing was written: go on from a "
+                "checkpoint that has the batch as it was sealed, or begin with a new checkpoint, path, `sink.name` and "
+                "output topic"
+            )
+
     def _remove_outdated(self, names: list[str], batch: int, manifest: Manifest | None) -> None:
         published = {} if manifest is None else {batch: manifest.folder}
         if manifest_name(batch - 1) in names:
@@ -167,11 +180,18 @@ class Sealing:
             )
         return manifest
 
-    def _seal(self, frame: Any, batch: int) -> Manifest:
+    def _seal(self, frame: Any, batch: int, planned: str) -> Manifest:
         folder = folder_name(batch, self.unique())
         files = self.rows.write(frame, folder)
         reached(milestones.WRITTEN, batch=batch, folder=folder)
-        mine = Manifest(query=self.owner.query, batch=batch, folder=folder, layout=self.rows.layout, files=files)
+        mine = Manifest(
+            query=self.owner.query,
+            batch=batch,
+            folder=folder,
+            layout=self.rows.layout,
+            files=files,
+            planned=planned,
+        )
         self.rows.check(mine)
         self.storage.create(manifest_name(batch), mine.to_bytes())
         # Read back: what counts is what stands there, not what this driver believes to have written.
@@ -183,6 +203,7 @@ class Sealing:
             )
         reached(milestones.PUBLISHED, batch=batch, won=published == mine)
         if published != mine:
+            self._check_plan(published, planned)
             _log.info("Another driver has sealed batch %s before this one: its files are sent", batch)
             self._remove(folder)
             self.rows.check(published)

@@ -61,6 +61,7 @@ class Manifest:
     folder: str
     layout: str
     files: tuple[SealedFile, ...]
+    planned: str = ""  # what tells the plan of the batch from another one; "" where it is not known
 
     @property
     def rows(self) -> int:
@@ -80,6 +81,7 @@ class Manifest:
                 folder=_text(values, "folder", where),
                 layout=_text(values, "layout", where),
                 files=files,
+                planned=str(values.get("planned", "")),  # earlier versions did not write it
             )
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(where, repr(error)) from error

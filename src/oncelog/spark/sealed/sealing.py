@@ -12,7 +12,7 @@ from oncelog.spark.options import sink_options
 from oncelog.spark.sealed.batch import Sealing
 from oncelog.spark.sealed.file_sending import SparkLanes
 from oncelog.spark.sealed.manifest import Owner, SealedError
-from oncelog.spark.sealed.surroundings import query_of, run_of, storage_of
+from oncelog.spark.sealed.surroundings import planned_by, query_of, run_of, storage_of
 from oncelog.spark.sink.columns import check_columns
 from oncelog.spark.sink.option_checking import lane_properties
 
@@ -38,7 +38,7 @@ class Sealed:
             self._sealing = self._begin(frame, query)
         if run is not None:
             self._check_first(self._sealing, run, batch)
-        self._sealing.run(frame, batch)
+        self._sealing.run(frame, batch, planned_by(frame, query, batch))
 
     def _check_first(self, sealing: Sealing, run: str, batch: int) -> None:
         """A second frame of a batch would be taken for the first one that is run again, and dropped."""

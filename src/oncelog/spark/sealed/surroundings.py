@@ -18,7 +18,7 @@ from oncelog.spark.sealed.storage import Storage
 from oncelog.spark.sink.direct import QUERY
 
 JOB_GROUP: Final = "spark.jobGroup.id"  # which Spark calls after the run, unless the user says otherwise
-_RUN: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CONNECT: Final = "under Spark Connect"
 
 
@@ -45,7 +45,21 @@ def run_of(frame: Any) -> str | None:
         active = frame.sparkSession.streams.active
         return str(active[0].runId) if len(active) == 1 else None
     group: str | None = frame.sparkSession.sparkContext.getLocalProperty(JOB_GROUP)
-    return group if group is not None and _RUN.fullmatch(group) else None
+    return group if group is not None and _ID.fullmatch(group) else None
+
+
+def planned_by(frame: Any, query: str, batch: int) -> str:
+    """When Spark planned the batch, in ms: it writes that down before it runs it, and finds it there when it runs it
+    again. Nothing where nobody says."""
+    if is_connect(frame) or not _ID.fullmatch(query):
+        return ""
+    session = frame.sparkSession  # a copy of the query's, which shares its queries
+    running = session._jsparkSession.sharedState().activeStreamingQueries()
+    execution = running.get(session._jvm.java.util.UUID.fromString(query))
+    written = None if execution is None else execution.offsetLog().get(batch)
+    if written is None or written.isEmpty() or written.get().metadataOpt().isEmpty():
+        return ""
+    return str(written.get().metadataOpt().get().batchTimestampMs())
 
 
 def _only_query(frame: Any) -> str:
