@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import oncelog.spark
-from tests.peers.apache import quick_kafka
+from tests.peers.apache import ABORTS_EVERY, quick_kafka
 from tests.peers.jars import MissingPeer, java, need_or_skip, spark_connector_jars
 from tests.peers.oncelog_process import OncelogProcess
 from tests.peers.server_process import ServerProcess
@@ -17,6 +17,7 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.backoff.ms": "100",
+    ABORTS_EVERY: "200",
 }
 
 

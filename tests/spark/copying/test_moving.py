@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from oncelog.client.admin import Admin
 from oncelog.client.saving.errors import CannotResume
+from oncelog.client.types import NewPartitions
 from oncelog.clock import wall_s
 from oncelog.records import passing_columns
 from oncelog.records.build import build_batch
@@ -203,6 +205,29 @@ def test_two_at_once_by_mistake_write_every_record_once(
         done = [threads.submit(run, task, f"attempt {number}") for number, task in enumerate(tasks)]
         assert [each.result()[0].records for each in done] == [700, 700]
     assert records(server.bootstrap_servers, f"{source}-copy") == wanted
+
+
+@pytest.mark.thorough
+def test_two_at_once_copy_64_partitions_once_and_then_those_that_came_meanwhile(
+    server: ServerProcess, raw: RawConnection, topic: str
+) -> None:
+    assert raw.create_topic(topic, 64, {"retention.ms": "-1"}) == 0
+    for partition in range(64):
+        written(raw, topic, partition, some(partition, partition + 30))
+    copies = [Copy(server.bootstrap_servers, topic, f"{topic}-copy", fetch_bytes=size) for size in (900, 4_000)]
+    tasks = [task for copy in copies for task in copy.tasks(most=2)]
+    with Admin({"bootstrap.servers": server.bootstrap_servers}) as admin:
+        for name in (topic, f"{topic}-copy"):
+            admin.create_partitions([NewPartitions(name, 70)])[name].result()
+    raw.await_leaders(topic, range(70))
+    written(raw, topic, 69, some(0, 30))
+    with ThreadPoolExecutor(len(tasks)) as threads:
+        done = [threads.submit(run, task, f"attempt {number}") for number, task in enumerate(tasks)]
+        assert sum(len(each.result()) for each in done) == 2 * 64
+    copies[0].run("last")
+    for partition in range(70):
+        wanted = some(partition, partition + 30) if partition < 64 else some(0, 30) if partition == 69 else []
+        assert records(server.bootstrap_servers, f"{topic}-copy", partition) == wanted
 
 
 def test_a_copy_that_follows_leaves_no_more_records_than_some_in_its_topic(

@@ -12,19 +12,21 @@ from oncelog.client.admin import Admin
 from oncelog.client.admin.values import ConfigResource, ResourceType
 from oncelog.client.consumer import range_engine, ranges
 from oncelog.client.types import TopicPartition
-from oncelog.clock import SystemClock
 from oncelog.embedded import Server
 from oncelog.records import passing_columns
 from oncelog.records.header import headers
-from oncelog.spark.copying import moving
+from oncelog.spark.copying import copy_planning, moving
 from oncelog.spark.copying.copy_planning import Plan
 from oncelog.spark.copying.job import CopyRefused
 from oncelog.spark.copying.lane import Lane
+from oncelog.spark.copying.log import PREFIX
 from oncelog.spark.sink.milestones import FIRST_SEND, RESUMED, SENT
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
+from tests.spark import milestones
 from tests.spark.copying.support import Copy, Record, records, some, stored, written
 from tests.spark.copying.test_moving import Crash, crash_at
+from tests.spark.own_server import compact, own_server
 
 KEEP = {"retention.ms": "-1"}
 
@@ -37,8 +39,7 @@ def source(raw: RawConnection, topic: str) -> str:
 
 @pytest.fixture(scope="module")
 def own() -> Iterator[Server]:
-    """A server in this process, whose logs can be compacted when it suits the test."""
-    with Server(settings={"log.cleaner.enable": "false", "auto.create.topics.enable": "false"}) as server:
+    with own_server() as server:
         yield server
 
 
@@ -46,16 +47,6 @@ def own() -> Iterator[Server]:
 def own_raw(own: Server) -> Iterator[RawConnection]:
     with RawConnection(own.bootstrap_servers) as connection:
         yield connection
-
-
-def compact(server: Server, topic: str) -> None:
-    def now() -> None:
-        partition = server.broker.topics.partition(topic, 0)
-        assert partition is not None
-        partition.log.segments.roll()
-        partition.log.compact(SystemClock().now())
-
-    server.call(now)
 
 
 # --- transactions
@@ -170,6 +161,38 @@ def test_a_copy_that_is_compacted_too_is_gone_on_with(
     compact(own, "both-copy")
     compact(own, "both")
     assert records(own.bootstrap_servers, "both-copy") == records(own.bootstrap_servers, "both")
+
+
+@pytest.mark.thorough
+def test_a_copy_goes_on_though_its_state_is_compacted_at_every_step(
+    own: Server, own_raw: RawConnection, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four runs that are killed, and one that is not; tombstones go at once."""
+    monkeypatch.setattr(passing_columns, "SMALL_BYTES", 0)
+    monkeypatch.setattr(moving, "NOTE_BYTES", 1_000)
+    monkeypatch.setattr(copy_planning, "MOST_OUTLIVED", 3)
+    own_raw.create_topic(topic, 1, KEEP)
+    written(own_raw, topic, 0, some(0, 1_600))
+    copy = Copy(own.bootstrap_servers, topic, f"{topic}-copy", fetch_bytes=2_000, batch_size=1_000)
+    state = PREFIX + copy.spec.name
+    own_raw.create_topic(state, 1, {"cleanup.policy": "compact", "delete.retention.ms": "0"})
+    monkeypatch.setattr(milestones, "reached", lambda step, facts: compact(own, state))
+    for number in range(4):
+        left = itertools.count(2 + number % 3, -1)
+
+        def reached(step: str, left: Iterator[int] = left, **facts: Any) -> None:
+            compact(own, state)
+            if step == SENT and next(left) == 1:
+                raise Crash
+
+        with monkeypatch.context() as killing:
+            killing.setattr(moving, "reached", reached)
+            with pytest.raises(Crash):
+                copy.run(f"run {number}")
+    copy.run("last")
+    assert records(own.bootstrap_servers, f"{topic}-copy") == some(0, 1_600)
+    kept = stored(own.bootstrap_servers, state)
+    assert len(kept) < kept[-1].offset + 1, "something was removed"
 
 
 # --- times and sizes

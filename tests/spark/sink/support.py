@@ -11,7 +11,6 @@ from oncelog.spark.options import sink_options
 from oncelog.spark.sink.driver import commit_batch
 from oncelog.spark.sink.lane import LaneMessage, LaneTask
 from oncelog.spark.sink.lane_writer import write_lane
-from tests.peers.server_process import ServerProcess
 
 Rows = Sequence[Any]
 
@@ -62,20 +61,20 @@ class Sink:
         return messages
 
 
-def make_topic(server: ServerProcess, topic: str, partitions: int = 4, **config: str) -> None:
+def make_topic(server: Reachable, topic: str, partitions: int = 4, **config: str) -> None:
     with Admin({"bootstrap.servers": server.bootstrap_servers}) as admin:
         made = NewTopic(topic, partitions, 1, config={name.replace("_", "."): value for name, value in config.items()})
         for future in admin.create_topics([made]).values():
             future.result()
 
 
-def remove_topic(server: ServerProcess, topic: str) -> None:
+def remove_topic(server: Reachable, topic: str) -> None:
     with Admin({"bootstrap.servers": server.bootstrap_servers}) as admin:
         for future in admin.delete_topics([topic]).values():
             future.result()
 
 
-def grow_topic(server: ServerProcess, topic: str, partitions: int) -> None:
+def grow_topic(server: Reachable, topic: str, partitions: int) -> None:
     with Admin({"bootstrap.servers": server.bootstrap_servers}) as admin:
         for future in admin.create_partitions([NewPartitions(topic, partitions)]).values():
             future.result()

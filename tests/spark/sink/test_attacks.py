@@ -6,11 +6,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from oncelog.spark.sink.errors import SinkRefused
-from oncelog.spark.sink.lane import LaneTask
+from oncelog.spark.sink.errors import MayPass, SinkRefused
+from oncelog.spark.sink.lane import LaneMessage, LaneTask
 from oncelog.spark.sink.lane_writer import LaneWriter
+from oncelog.spark.sink.transactional_lane import TransactionalLane
+from tests.lives.stored import end_offsets
 from tests.peers.server_process import ServerProcess
 from tests.spark.sink.support import Sink, cut, grow_topic, make_topic, numbers, stored, values, values_of
+from tests.spark.sink.test_transactional import TransactionalSink
 
 PARTITIONS, LANES = 64, 4
 
@@ -84,3 +87,55 @@ def test_a_checkpoint_from_an_older_backup_writes_nothing(server: ServerProcess,
         sink.run(2, [numbers(200, 350)])
     sink.run(2, [numbers(200, 300)])
     assert values(server, topic) == written
+
+
+# --- the same of a batch that is a transaction
+
+
+def end_of(lane: LaneWriter, pieces: Sequence[pa.RecordBatch]) -> LaneMessage:
+    for piece in pieces:
+        lane.write(piece)
+    return lane.finish()
+
+
+@pytest.mark.thorough
+def test_of_attempts_that_live_at_once_one_shows_in_64_partitions(server: ServerProcess, topic: str) -> None:
+    """Each yields other rows, and the last one to begin is the one that counts, with partitions that come meanwhile."""
+    make_topic(server, topic, PARTITIONS)
+    sink, grown = TransactionalSink(server, topic), PARTITIONS + 6
+    sink.write(0, rows_of(0, 0))
+    one, two, last = (cut(rows_of(1, lane), 300) for lane in range(3))
+    with TransactionalLane(sink.options, LaneTask(sink.query, 1, 0)) as first:
+        first.write(one[0])
+        with TransactionalLane(sink.options, LaneTask(sink.query, 1, 0, 1)) as second:
+            second.write(two[0])
+            with pytest.raises(MayPass, match=r"batch 1 of .* was ended by others"):
+                end_of(first, one[1:])
+            grow_topic(server, topic, grown)
+            message = sink.lane(1, 0, last, 2)
+            with pytest.raises(MayPass, match=r"batch 1 of .* was ended by others"):
+                end_of(second, two[1:])
+    assert sink.seen(grown) == values_of(rows_of(0, 0))
+    sink.commit(1, [message])
+    sink.write(2, rows_of(2, 0))
+    assert sink.seen(grown) == values_of(rows_of(0, 0), rows_of(1, 2), rows_of(2, 0))
+    ends = end_offsets(server.bootstrap_servers, topic)
+    assert len(ends) == grown and any(ends[PARTITIONS:]), "later batches go to them, too"
+
+
+def test_a_checkpoint_from_an_older_backup_shows_nothing_twice(
+    server: ServerProcess, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_topic(server, topic, 3)
+    sink = TransactionalSink(server, topic)
+    for batch in range(3):
+        sink.write(batch, numbers(batch * 100, batch * 100 + 100))
+    for stale in (0, 1):
+        with pytest.raises(SinkRefused, match=rf"runs batch {stale}, and sink .* has saved batch [12]: .* is older"):
+            sink.write(stale, numbers(0, 250))  # what was committed may show a moment later
+    sink.write(2, numbers(200, 300))
+    assert caplog.text == ""
+    sink.write(2, numbers(200, 350))  # planned anew: to be told from a query that does not repeat by nothing but this
+    assert "was committed with 100 rows, and yields 150 now, none of which is written" in caplog.text
+    sink.write(3, numbers(350, 360))
+    assert sink.seen(3) == values_of(numbers(0, 300), numbers(350, 360))

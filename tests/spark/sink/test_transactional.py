@@ -1,10 +1,11 @@
 """`transactional.batches` on both servers, driven as Spark drives it and by Spark."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from oncelog.spark.options import BadOption, sink_options
@@ -22,7 +23,7 @@ from tests.lives.stored import end_offsets
 from tests.peers.committed import all_committed
 from tests.peers.server_process import ServerProcess
 from tests.spark.sink.queries import Query
-from tests.spark.sink.support import Rows, Sink, cut, make_topic, numbers, remove_topic, values_of
+from tests.spark.sink.support import Reachable, Rows, Sink, cut, make_topic, numbers, remove_topic, values_of
 from tests.waiting import until
 
 PARTITIONS = 4
@@ -30,13 +31,17 @@ both = pytest.mark.parametrize("server", ["oncelog", "kafka"], indirect=True)  #
 
 
 class TransactionalSink(Sink):
-    def __init__(self, server: ServerProcess, topic: str, **options: str) -> None:
-        super().__init__(server, topic, transactional_batches="true", kafka_transaction_timeout_ms="600000", **options)
+    def __init__(self, server: Reachable, topic: str, **options: str) -> None:
+        given = {"transactional_batches": "true", "kafka_transaction_timeout_ms": "600000", **options}
+        super().__init__(server, topic, **given)
         self.topic, self.servers = topic, server.bootstrap_servers
+
+    def lane(self, batch: int, lane: int, batches: Iterable[pa.RecordBatch], attempt: int = 0) -> LaneMessage:
+        return write_lane(self.options, LaneTask(self.query, batch, lane, attempt), batches, TransactionalLane)
 
     def begin(self, batch: int, rows: Rows, lane: int = 0) -> LaneMessage:
         """A task, up to its end."""
-        return write_lane(self.options, LaneTask(self.query, batch, lane), cut(rows, 100), TransactionalLane)
+        return self.lane(batch, lane, cut(rows, 100))
 
     def commit(self, batch: int, messages: Sequence[LaneMessage | None]) -> None:
         commit_transaction(self.options, messages, batch)
@@ -44,8 +49,8 @@ class TransactionalSink(Sink):
     def write(self, batch: int, rows: Rows) -> None:
         self.commit(batch, [self.begin(batch, rows)])
 
-    def seen(self) -> list[bytes]:
-        return sorted(each.value() or b"" for each in all_committed(self.servers, self.topic, PARTITIONS))
+    def seen(self, partitions: int = PARTITIONS) -> list[bytes]:
+        return sorted(each.value() or b"" for each in all_committed(self.servers, self.topic, partitions))
 
 
 @pytest.fixture
@@ -137,6 +142,16 @@ def test_who_was_fenced_neither_writes_nor_commits(sink: TransactionalSink) -> N
         sink.commit(0, [late])
     sink.commit(0, [message])
     assert sink.seen() == values_of(numbers(600, 900))
+
+
+def test_a_batch_that_takes_longer_than_its_time_is_aborted_and_told(server: ServerProcess, topic: str) -> None:
+    make_topic(server, topic, 1)
+    hurried = TransactionalSink(server, topic, kafka_transaction_timeout_ms="1000")
+    message = hurried.begin(0, numbers(0, 10))
+    until(lambda: end_offsets(hurried.servers, topic)[0] > 10, "the marker of the abort")
+    with pytest.raises(SinkRefused, match=r"took longer than `kafka.transaction.timeout.ms` = 1000"):
+        hurried.commit(0, [message])
+    assert hurried.seen(1) == []
 
 
 def test_an_aborted_batch_keeps_no_reader_waiting(sink: TransactionalSink) -> None:

@@ -198,6 +198,16 @@ def ended_by_others(sink: str, batch: int, timeout_ms: int) -> str:
     )
 
 
+def other_count(sink: str, batch: int, now: int, before: int | None) -> str:
+    """Of a transaction that was committed and is run again, which need not yield what it did before."""
+    return (
+        f"batch {batch} of sink {sink!r} was committed with {before} rows, and yields {now} now, none of which is "
+        "written. A query whose batches do not repeat may do that. But if an older copy of the checkpoint was put "
+        "back, Spark has planned the batch anew, and what came since is lost: bring it in by a new query that begins "
+        "behind the rows that were written"
+    )
+
+
 def topic_gone(options: SinkOptions, sink: str, batch: int, what: str) -> str:
     """Nothing of the batch is lost: it was not written down as written, wherever its rows went."""
     named = f"a new `sink.name` and `sink.first.batch` = {batch}" if options.job_id is None else "a new `job.id`"

@@ -103,6 +103,7 @@ class SinkState:
     previous_offset: int = 0  # of the state before this one
     nonce: str = ""
     made_at_ms: int = 0
+    rows: int | None = None  # of a batch that is a transaction, whose lanes are not kept
 
 
 Content = SinkClaim | LaneClaim | Mark | SinkState  # what a record says
@@ -208,6 +209,7 @@ def _read_mark(fields: Json) -> Mark:
 
 
 def _written_state(state: SinkState) -> Json:
+    more = {} if state.rows is None else {"rows": state.rows}
     return {
         **_written_owner(state.claim),
         "batch": state.batch,
@@ -217,6 +219,7 @@ def _written_state(state: SinkState) -> Json:
         "previous_offset": state.previous_offset,
         "nonce": state.nonce,
         "made_at_ms": state.made_at_ms,
+        **more,
     }
 
 
@@ -230,6 +233,7 @@ def _read_state(fields: Json) -> SinkState:
         int(fields["previous_offset"]),
         str(fields["nonce"]),
         int(fields["made_at_ms"]),
+        int(fields["rows"]) if "rows" in fields else None,
     )
 
 

@@ -1,15 +1,17 @@
 """What the driver does with a batch that is a transaction, when its task has ended well: it writes down, in the same
 transaction, that the batch is written, and commits it. Whichever of the two a reader sees, he sees both."""
 
+import logging
 import secrets
 from collections.abc import Sequence
+from typing import Final
 
 from oncelog.client import KafkaException, SavedProducer
 from oncelog.client.door import TransactionName
 from oncelog.clock import wall_s
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import milestones
-from oncelog.spark.sink.deciding import Doing, decide, ended_by_others
+from oncelog.spark.sink.deciding import Doing, decide, ended_by_others, other_count
 from oncelog.spark.sink.driver import checked_messages, warn_of_old
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import STATE, LaneMessage, SinkState, encode, key_of, topic_of
@@ -19,6 +21,8 @@ from oncelog.spark.sink.saved_lanes import identity_of
 from oncelog.spark.sink.sink_register import SinkRegister
 from oncelog.spark.sink.transactional_lane import ENDED
 from oncelog.spark.sink.warm_worker import Cluster, cluster, read_on
+
+_log: Final = logging.getLogger("oncelog.spark")
 
 
 def commit_transaction(
@@ -50,7 +54,12 @@ def _commit(options: SinkOptions, connected: Cluster, lanes: Sequence[LaneMessag
     doing = decide(register, sink, lanes[0].query, batch, options.first_batch, in_transactions=True)
     if doing is Doing.BEGIN or register.owner is None:
         raise SinkRefused(f"the state of sink {sink!r} was lost while batch {batch} was written")
-    if doing is Doing.WRITE:
+    rows = sum(lane.rows for lane in lanes)
+    if doing is Doing.VERIFY:
+        saved = None if register.state is None else register.state.rows
+        if saved not in (None, rows):
+            _log.warning(other_count(sink, batch, rows, saved))
+    else:
         state = SinkState(
             claim=register.owner,
             batch=batch,
@@ -59,6 +68,7 @@ def _commit(options: SinkOptions, connected: Cluster, lanes: Sequence[LaneMessag
             previous_offset=max(register.state_offset, 0),
             nonce=secrets.token_hex(8),
             made_at_ms=int(wall_s() * 1000),
+            rows=rows,
         )
         pairs = [(key_of(STATE, batch, state.nonce), encode(STATE, state))]
         transaction = connected.transaction(name)

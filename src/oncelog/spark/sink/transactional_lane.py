@@ -49,8 +49,10 @@ class TransactionalLane(LaneWriter):
         with self._in_words():
             if self._doing is Doing.WRITE and self._transaction is None:
                 self._begin_transaction()
-        if self._doing is Doing.WRITE:  # else it is written, and this run of it is for the query's state alone
+        if self._doing is Doing.WRITE:
             super().write(batch)
+        else:  # it is written, and this run of it is for the query's state alone
+            self._hash.rows += batch.num_rows
 
     def _read(self) -> SinkRegister | None:
         """What the driver has committed may show a moment later. Beginning a transaction waits for that, too."""
