@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Sequence
 
 from oncelog.chaos.process_tree import parent_of
 from oncelog.spark.sink import milestones
@@ -14,22 +15,26 @@ from tests.spark.kills.pipeline import Pipeline
 
 # Rows that pass a gate of the tests leave their process, instead of waiting for 64 KB of them.
 UNBUFFERED = {"spark.buffer.size": "1024"}
-# A second attempt begins as soon as the other lane of a batch is done; a lost executor is noticed within seconds.
+CALM = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": QUICK_JVM,
+    "spark.locality.wait": "0s",
+    "spark.task.maxFailures": "8",
+    **UNBUFFERED,
+}
+# A second attempt begins as soon as the other lane of a batch is done. An executor whose host stands still is given up
+# within seconds, by its heartbeats alone: `spark.network.timeout` would hurry every question between processes, too.
 CONF = {
+    **CALM,
     "spark.speculation": "true",
     "spark.speculation.interval": "50ms",
     "spark.speculation.multiplier": "1.05",
     "spark.speculation.quantile": "0.5",
     "spark.speculation.minTaskRuntime": "100ms",
-    "spark.executor.memory": "512m",
-    "spark.executor.cores": "1",
-    "spark.executor.extraJavaOptions": QUICK_JVM,
     "spark.executor.heartbeatInterval": "500ms",
-    "spark.network.timeout": "4s",
     "spark.network.timeoutInterval": "500ms",
-    "spark.locality.wait": "0s",
-    "spark.task.maxFailures": "8",
-    **UNBUFFERED,
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "10s",
 }
 
 
@@ -87,6 +92,25 @@ def kill_one_of_two(pipeline: Pipeline, driver: Driver, controller: Controller) 
         lives.release()
     request.wait()
     return cells
+
+
+def kill_one_of_two_at(steps: Sequence[str], pipeline: Pipeline, driver: Driver, controller: Controller) -> list[int]:
+    """The same at these steps, one after the other, of whatever writes: the batches in which that was."""
+    batches = []
+    stop = controller.at(steps[0], lane=0)
+    request = driver.run(pipeline.query())
+    for number, following in enumerate((*steps[1:], None)):
+        first = stop.reached(request)
+        second = other_attempt(controller, first).reached(request)
+        assert first.jvm != second.jvm, "two attempts of a task ran in one executor"
+        batches.append(int(first.facts["batch"]))
+        if following is not None:
+            stop = controller.at(following, lane=0)
+        dies, lives = (first, second) if number % 2 == 0 else (second, first)
+        dies.kill()
+        lives.release()
+    request.wait()
+    return batches
 
 
 def _both_claim(controller: Controller, request: Request, first: Visit, second: Visit) -> tuple[Visit, Visit]:

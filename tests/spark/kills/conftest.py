@@ -11,7 +11,7 @@ from tests.peers.server_process import ServerProcess
 from tests.spark.cluster import StandaloneCluster
 from tests.spark.conftest import BOTH, IS_ALL, SETTINGS
 from tests.spark.kills.cells import ARROW_ROWS
-from tests.spark.kills.cluster_cells import CONF, UNBUFFERED
+from tests.spark.kills.cluster_cells import CALM, CONF, UNBUFFERED
 from tests.spark.kills.control import Controller
 from tests.spark.kills.driver import QUICK_JVM, Driver
 
@@ -103,8 +103,7 @@ def cluster_driver(
 def calm_driver(tmp_path_factory: pytest.TempPathFactory, shared_controller: Controller) -> Iterator[Driver]:
     """On a cluster of its own, without speculation: each host has one half of a shuffle, and is not relieved of it."""
     variables = shared_controller.variables
-    conf = {**CONF, "spark.speculation": "false"}
     with StandaloneCluster(tmp_path_factory.mktemp("calm"), variables=QUICK_DAEMONS) as cluster:
         folder = tmp_path_factory.mktemp("calm-driver")
-        with Driver(folder, master=cluster.url, variables=variables, conf=conf, arrow_rows=ARROW_ROWS) as driver:
+        with Driver(folder, master=cluster.url, variables=variables, conf=CALM, arrow_rows=ARROW_ROWS) as driver:
             yield driver

@@ -3,8 +3,10 @@ run again. A real cluster of two hosts, whose speculation is quick."""
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from oncelog.spark.sealed.milestones import WRITING
 from oncelog.spark.sink import milestones
 from tests.lives.processes import await_end, kill
 from tests.peers.server_process import ServerProcess
@@ -16,12 +18,14 @@ from tests.spark.kills.cluster_cells import (
     in_lockstep,
     kill_executors,
     kill_one_of_two,
+    kill_one_of_two_at,
     late_attempts,
     other_attempt,
 )
 from tests.spark.kills.control import Controller
 from tests.spark.kills.driver import Driver
 from tests.spark.kills.pipeline import Pipeline
+from tests.spark.kills.queries import SEALED
 
 pytestmark = pytest.mark.long  # drivers live and die for minutes
 
@@ -48,6 +52,18 @@ def test_two_attempts_that_send_in_turn_repeat_nothing(
     pipeline = Pipeline(tmp_path, server, "lockstep", rows=2400, rows_a_batch=1200)
     assert in_lockstep(pipeline, cluster_driver, shared_controller) > 4
     _is_right(pipeline)
+
+
+def test_one_of_two_attempts_that_seal_or_send_killed_repeats_nothing(
+    tmp_path: Path, server: ServerProcess, cluster_driver: Driver, shared_controller: Controller
+) -> None:
+    """Of rows that are others each time."""
+    pipeline = Pipeline(tmp_path, server, "sealed", rows=10_000, rows_a_batch=5000, sink=SEALED, placed="by chance")
+    found = kill_one_of_two_at(
+        (WRITING, milestones.SENT, WRITING, milestones.SENT), pipeline, cluster_driver, shared_controller
+    )
+    assert found == [0, 0, 1, 1]
+    assert np.array_equal(np.sort(np.concatenate(pipeline.columns())), np.arange(10_000)), "each integer once"
 
 
 def test_an_attempt_that_goes_on_while_the_driver_commits_repeats_nothing(
