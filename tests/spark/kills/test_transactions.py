@@ -28,7 +28,7 @@ EVERY_STEP = (*TASK_STEPS, *DRIVER_STEPS)
 DRIVER_KILLS = (milestones.SENT, milestones.RETURNING, milestones.BEFORE_SAVE, milestones.SAVED)
 A_BATCH = 600
 both = pytest.mark.parametrize("server", ["oncelog", "kafka"], indirect=True)
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(2400)  # five drivers, each of which takes minutes beside forty other processes
 
 
 class Transactional(Pipeline):
