@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.repo.advisories import NOT_ASKED
 from tests.repo.tree import ROOT
 
 # A sitecustomize that takes ensurepip away, as Debian's python3 without python3-venv does.
@@ -173,6 +174,19 @@ def test_uv_goes_to_the_registry_only_for_what_its_cache_lacks(
     monkeypatch.setattr(module, "run_quietly", run)
     module.install_with_the_first_that_can("run", [["x"]])
     assert ran == asked
+
+
+def test_where_the_audit_cannot_be_installed_that_is_no_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = load_dev()
+
+    def install(*groups: str) -> None:
+        raise module.Trouble("no network: the packages of 'audit' could not be fetched")
+
+    monkeypatch.setattr(module, "install", install)
+    assert module.audit([]) == NOT_ASKED
+    assert "NOT AUDITED: no network" in capsys.readouterr().out
 
 
 def test_what_it_starts_keeps_what_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:

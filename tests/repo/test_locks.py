@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from tests.repo.tree import project_files, read
 
-LOCKS = ("core", "columns", "zookeeper", "run", "test", "spark", "build", "docs", "uv", "frameworks")
+LOCKS = ("core", "columns", "zookeeper", "run", "test", "spark", "build", "docs", "uv", "frameworks", "audit")
 OF_THEIR_OWN = ("test", "uv", "frameworks")
 PINNED = re.compile(r"^(?P<name>[a-z0-9.-]+)==(?P<version>\S+)", re.MULTILINE)
 
@@ -45,6 +45,7 @@ def _wanted(lock: str) -> list[str]:
         "docs": _group(project, "docs"),
         "uv": _group(project, "uv"),
         "frameworks": _group(project, "frameworks"),
+        "audit": _group(project, "audit"),
     }[lock]
 
 
