@@ -1,11 +1,14 @@
 """What a connection does with bytes: in order, in any pieces, and never more than its own harm."""
 
+import logging
 import struct
 import threading
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from oncelog.clock import ManualClock
 from oncelog.embedded import Server
 from oncelog.server.connections import LineLimit
 from oncelog.server.errors import ErrorCode
@@ -234,6 +237,11 @@ def test_what_came_before_the_garbage_is_answered(raw: RawConnection, topic: str
     assert_closed(raw)
 
 
+def test_what_others_are_called_makes_no_lines_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    LineLimit(ManualClock()).log(logging.WARNING, "%s is %s", "127.0.0.1", "x\n2026-01-01 a line\r\x1b[2J\u202e")
+    assert caplog.messages == [r"127.0.0.1 is x\x0a2026-01-01 a line\x0d\x1b[2J\u202e"]
+
+
 def test_lines_about_bad_connections_are_few(
     server: Server, raw: RawConnection, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -304,6 +312,28 @@ def test_connections_beyond_the_limit_are_refused() -> None:
         with RawConnection(server.bootstrap_servers) as fourth:
             assert_alive(fourth)
         first.close()
+
+
+def test_who_has_taken_all_connections_loses_some_to_hosts_that_have_fewer() -> None:
+    """The ones that were silent for longest; and hosts that have as many take none from each other."""
+    with Server(max_connections=4) as server, ExitStack() as all_of_them:
+        clock = server.broker.clock = TurnedClock()
+
+        def coming(host: str) -> RawConnection:
+            clock.ahead_ms += 1000
+            return all_of_them.enter_context(RawConnection(server.bootstrap_servers, from_host=host))
+
+        greedy = [coming("127.0.0.2") for _ in range(4)]
+        for each in (*greedy, greedy[0]):
+            clock.ahead_ms += 1000
+            assert_alive(each)
+        for silent in greedy[1:3]:
+            assert_alive(coming("127.0.0.3"))
+            assert_closed(silent)
+        for host in ("127.0.0.2", "127.0.0.3"):
+            assert_closed(coming(host))
+        for each in (greedy[0], greedy[3]):
+            assert_alive(each)
 
 
 def let_pass(server: Server, ahead_ms: int) -> None:

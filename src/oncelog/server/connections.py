@@ -6,9 +6,12 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from oncelog.clock import Clock
+from oncelog.printable import printable
+from oncelog.security.brokers import is_broker
 from oncelog.server.api import apis
 from oncelog.server.broker import Broker
 from oncelog.server.guard import Guard
+from oncelog.server.places import Places
 from oncelog.server.process import open_files_limit
 from oncelog.server.produce import Producing
 from oncelog.server.sleepers import Sleepers
@@ -31,6 +34,7 @@ class Open(Protocol):
     """One connection, as the others' bounds see it."""
 
     client_host: str
+    principal: str
     active_ms: int
 
     @property
@@ -76,7 +80,8 @@ class LineLimit:
             self._second, self._written, self._left_out = second, 0, 0
         if self._written < LINES_PER_SECOND:
             self._written += 1
-            logger.log(level, message, *values, exc_info=error)
+            said = (printable(each) if isinstance(each, str) else each for each in values)
+            logger.log(level, message, *said, exc_info=error)
         else:
             self._left_out += 1
 
@@ -96,6 +101,7 @@ class Connections:
         self.shaking_hands: set[Stranger] = set()  # whose TLS is not agreed on yet
         self.encrypted_view = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._open: set[Open] = set()
+        self._places: Places[Open] = Places()  # of those that are open, but for some that are about to close
         broker.access.tell_changes(self._rights_changed)
         broker.quotas.tell_changes(self._quotas_changed)
         self.lines = LineLimit(broker.clock)
@@ -124,21 +130,41 @@ class Connections:
         limit = min(self.broker.settings.max_connections, self._most)
         if len(self._open) + len(self.shaking_hands) < limit or self.guard.strangers.make_room():
             return True
+        if self._make_room(client_host):
+            return True
         self.broker.metrics.connections_refused += 1
         why = "the limit of open files allows" if limit == self._most else "max.connections is"
         self.lines.log(logging.WARNING, "refused %s: %s %d", client_host, why, limit)
         return False
+
+    def _make_room(self, client_host: str) -> bool:
+        """The host that has most connections loses one to a host that has fewer, so that nobody shuts all others out. It
+        is the one that was silent for longest; brokers keep theirs."""
+        most = self._places.most()
+        if len(most) <= self._places.count(client_host) + 1:
+            return False
+        silent = min(
+            (each for each in most if not is_broker(each.principal)), key=lambda each: each.active_ms, default=None
+        )
+        if silent is None:
+            return False
+        self._places.discard(silent)
+        self.log_refused(silent.client_host, "others want to come in, and its host has most connections")
+        silent.abort()
+        return True
 
     def add(self, connection: Open) -> bool:
         if not self.may_begin(connection.client_host):
             return False
         self.broker.metrics.connections_accepted += 1
         self._open.add(connection)
+        self._places.add(connection)
         self.broker.metrics.connections_open = len(self._open)
         return True
 
     def remove(self, connection: Open) -> None:
         self._open.discard(connection)
+        self._places.discard(connection)
         self.broker.metrics.connections_open = len(self._open)
         if not self._open:
             self._all_gone.set()

@@ -58,7 +58,7 @@ NOT_HERE = {
     "security.inter.broker.protocol": "that of inter.broker.listener.name, or of the first listener",
     "principal.builder.class": "a name is the user's, the token's sub, or what ssl.principal.mapping.rules make of it",
     "delegation.token.": "there are no delegation tokens",
-    "max.connections.per.ip": "who has most connections loses the oldest where max.connections is reached",
+    "max.connections.per.ip": "where max.connections is reached, the host with most loses one to a host with fewer",
     "max.connection.creation.rate": "the quota connection_creation_rate says it, by address",
     "config.providers": "${env:NAME}, ${file:/path:key} and ${dir:/path:file} are understood without",
     "num.network.threads": "one event loop serves all connections",

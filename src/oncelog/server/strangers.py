@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from oncelog.security.hosts import place_of
+from oncelog.server.places import Places
 
 MOST_STRANGERS = 512
 STRANGER_MS = 30_000
@@ -25,8 +25,8 @@ class Strangers:
     def __init__(self, now_ms: Callable[[], int], most: int = MOST_STRANGERS) -> None:
         self._now_ms = now_ms
         self._most = most
-        self._since: dict[Stranger, int] = {}  # the oldest first, here and below
-        self._by_place: dict[str, dict[Stranger, None]] = {}
+        self._since: dict[Stranger, int] = {}  # the oldest first
+        self._places: Places[Stranger] = Places()
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -36,25 +36,19 @@ class Strangers:
         if len(self._since) >= self._most:
             self.make_room()
         self._since[stranger] = self._now_ms()
-        self._by_place.setdefault(place_of(stranger.client_host), {})[stranger] = None
+        self._places.add(stranger)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
     def discard(self, stranger: Stranger) -> None:
-        if self._since.pop(stranger, None) is None:
-            return
-        place = place_of(stranger.client_host)
-        there = self._by_place[place]
-        del there[stranger]
-        if not there:
-            del self._by_place[place]
+        if self._since.pop(stranger, None) is not None:
+            self._places.discard(stranger)
 
     def make_room(self) -> bool:
         """Close the oldest one of the host that has most; False where there is none."""
-        if not self._by_place:
+        oldest = next(iter(self._places.most()), None)
+        if oldest is None:
             return False
-        place = max(self._by_place, key=lambda each: len(self._by_place[each]))
-        oldest = next(iter(self._by_place[place]))
         self._turn_away(oldest, "others want to come in, and it has not proven who it is")
         return True
 
