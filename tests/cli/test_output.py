@@ -19,6 +19,12 @@ def test_headings_stand_alone_where_there_is_nothing() -> None:
 
 def test_a_line_break_in_a_value_breaks_no_table() -> None:
     assert table([{"a": "x\ny"}], ["a"]) == "A\nx y\n"
+    assert table([{"a": ["x\ny", "z"]}], ["a"]) == "A\nx\\x0ay,z\n"
+
+
+def test_what_others_are_called_tells_the_terminal_nothing() -> None:
+    name = "\x1b]0;mine\x07\x1b[2J\u202etext\x9b1m"
+    assert table([{"a": name}], ["a"]) == "A\n\\x1b]0;mine\\x07\\x1b[2J\\u202etext\\x9b1m\n"
 
 
 @pytest.mark.parametrize(

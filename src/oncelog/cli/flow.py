@@ -31,6 +31,7 @@ from oncelog.cli.parts.groups import ListsAtFirst
 from oncelog.cli.parts.options import SERVERS, Connecting, connecting, formatted, pairs
 from oncelog.cli.parts.output import emit
 from oncelog.cli.parts.pinning import pin_hashes
+from oncelog.printable import printable
 
 if TYPE_CHECKING:
     from oncelog.client.types import NewTopic
@@ -207,7 +208,7 @@ def describe(to: Connecting, form: str, name: str) -> None:
         whys = [cell["damage"] or (cell["holder"] or {}).get("why") for cell in cells]
         for words in (*whys, *(each["words"] for each in found["unread"])):
             if words:
-                click.echo(f"\n{words}")
+                click.echo("\n" + "\n".join(map(printable, words.splitlines())))
         click.echo(f"\n{name}: order {found['order']}, {len(found['runs'])} runs, id {found['id']}")
 
 

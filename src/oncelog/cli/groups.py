@@ -9,6 +9,7 @@ from oncelog.cli.parts.groups import ListsAtFirst
 from oncelog.cli.parts.options import Connecting, connecting, formatted, partitions_option
 from oncelog.cli.parts.output import emit
 from oncelog.cli.parts.rules import on_group
+from oncelog.printable import printable
 
 if TYPE_CHECKING:
     from oncelog.cli.parts.cluster import Cluster
@@ -67,7 +68,7 @@ def describe(to: Connecting, form: str, names: tuple[str, ...]) -> None:
     rows = [{"group": group["group"], **row} for group in told for row in group["partitions"]]
     emit(form, None, rows, COLUMNS)
     for group in told:
-        click.echo(f"\n{group['group']}: {group['state']}, {_counted(len(group['members']))}")
+        click.echo(f"\n{printable(group['group'])}: {group['state']}, {_counted(len(group['members']))}")
 
 
 def _counted(members: int) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from oncelog.printable import printable, spelled
+
 Row = Mapping[str, Any]
 
 # A text that YAML takes for itself without quotes; words that mean something else are quoted.
@@ -49,8 +51,8 @@ def _cell(value: Any) -> str:
     if value is None or value == "":
         return "-"
     if isinstance(value, (list, tuple)):
-        return ",".join(str(each) for each in value)
-    return " ".join(str(value).split())
+        return printable(",".join(str(each) for each in value))
+    return printable(" ".join(str(value).split()))
 
 
 def yaml(value: Any, indent: int = 0) -> str:
@@ -89,10 +91,7 @@ def _scalar(value: Any) -> str:
 def _quoted(letter: str) -> str:
     if letter in _SHORT:
         return _SHORT[letter]
-    if letter.isprintable():
-        return letter
-    code = ord(letter)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return letter if letter.isprintable() else spelled(letter)
 
 
 def duration(ms: int | None) -> str | None:
