@@ -1,9 +1,11 @@
 """What each request asks for is what the table says; and what one may not know of looks like what is not there."""
 
 import asyncio
+import inspect
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,19 +26,18 @@ from tests.server.test_access import ASKED
 from tests.waiting import until
 
 THERE, ABSENT = "orders", "absent"  # as long as each other: answers are compared as texts
-GROUP, OTHER_GROUP = "readers", "others"
-
-TRANSACTIONAL_ID = "payments"
+GROUP, OTHER_GROUP, ABSENT_GROUP = "readers", "others", "nobodys"
+TRANSACTIONAL_ID, ABSENT_ID = "payments", "absentee"
 NOBODY = {"producer_id": -1, "producer_epoch": -1}
 
 Asked = tuple[str, int, dict[str, Any]]
 
 
-def questions(topic: str, group: str = GROUP) -> list[Asked]:
+def questions(topic: str, group: str = GROUP, transactional_id: str = TRANSACTIONAL_ID) -> list[Asked]:
     """Of each request one, or what it takes to come by all that it asks for; of a version that has a place for it."""
     one = [{"name": topic, "partitions": [0]}]
     offset = [{"name": topic, "partitions": [{"partition_index": 0, "committed_offset": 3}]}]
-    ours = {"transactional_id": TRANSACTIONAL_ID, "producer_id": 2**32, "producer_epoch": 0}
+    ours = {"transactional_id": transactional_id, "producer_id": 2**32, "producer_epoch": 0}
     commit_of_transaction = {"group_id": group, "generation_id": -1, "member_id": "", "topics": offset}
     commit = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "topics": offset}
     member = {"group_id": group, "member_id": "nobody", "generation_id": 1}
@@ -60,7 +61,7 @@ def questions(topic: str, group: str = GROUP) -> list[Asked]:
         ("offset_fetch", 8, {"groups": [{"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}]}),
         ("offset_fetch", 8, {"groups": [{"group_id": group, "topics": None}]}),
         ("find_coordinator", 4, {"key_type": 0, "coordinator_keys": [group]}),
-        ("find_coordinator", 4, {"key_type": 1, "coordinator_keys": [TRANSACTIONAL_ID]}),
+        ("find_coordinator", 4, {"key_type": 1, "coordinator_keys": [transactional_id]}),
         ("join_group", 5, {"group_id": group, "member_id": "nobody", "session_timeout": 10_000}),
         ("heartbeat", 3, member),
         ("leave_group", 3, {"group_id": group, "members": [{"member_id": "nobody"}]}),
@@ -73,7 +74,7 @@ def questions(topic: str, group: str = GROUP) -> list[Asked]:
         ("create_topics", 7, {"topics": [{"name": "newer", "num_partitions": 1, "replication_factor": 1}]}),
         ("delete_records", 2, {"topics": [{"name": topic, "partitions": [{"partition_index": 0, "offset": 0}]}]}),
         ("init_producer_id", 4, {"transactional_id": None, "producer_id": -1, "producer_epoch": -1}),
-        ("init_producer_id", 4, {"transactional_id": TRANSACTIONAL_ID, "transaction_timeout": 1000, **NOBODY}),
+        ("init_producer_id", 4, {"transactional_id": transactional_id, "transaction_timeout": 1000, **NOBODY}),
         ("add_partitions_to_txn", 3, {f"v3_and_below_{name}": each for name, each in (ours | {"topics": one}).items()}),
         ("add_partitions_to_txn", 4, {"transactions": [ours | {"topics": one, "verify_only": True}]}),
         ("add_offsets_to_txn", 3, ours | {"group_id": group}),
@@ -230,6 +231,41 @@ def test_what_one_may_not_know_of_looks_like_what_is_not_there(nobody: Admin, nu
     answers = [repr(nobody.ask(name, version, **values)) for values in (there, absent)]
     assert answers[0] == answers[1].replace(ABSENT, THERE)
     assert len(nobody.topics.all()) == 1, "nothing was made or taken away"
+
+
+@pytest.fixture(scope="module")
+def among_others(tmp_path_factory: pytest.TempPathFactory) -> Asking:
+    """Who may do nothing, where others have groups and transactions."""
+    admin = Asking(tmp_path_factory.mktemp("others"), ASKED)
+    admin.new_topic(THERE)
+    asyncio.run(admin.start_groups())
+    for name, version, values in questions(THERE):
+        if name in ("offset_commit", "consumer_group_heartbeat", "init_producer_id"):
+            admin.ask(name, version, **values)
+    assert {GROUP, f"{GROUP}-848"} <= admin.broker.groups.groups.keys()
+    assert TRANSACTIONAL_ID in admin.broker.transactions.entries
+    admin.rights = admin.broker.access.rights(admin.principal, "127.0.0.1")
+    return admin
+
+
+@pytest.mark.parametrize("number", range(len(questions(THERE))), ids=lambda number: questions(THERE)[number][0])
+def test_groups_and_transactions_of_others_look_like_none(among_others: Asking, number: int) -> None:
+    (name, version, there), (_, _, absent) = (
+        questions(THERE)[number],
+        questions(THERE, ABSENT_GROUP, ABSENT_ID)[number],
+    )
+    answers = [repr(among_others.ask(name, version, **values)) for values in (there, absent)]
+    assert answers[0] == answers[1].replace(ABSENT_GROUP, GROUP).replace(ABSENT_ID, TRANSACTIONAL_ID)
+
+
+def test_a_pattern_is_not_tried_on_names_of_others(among_others: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long that takes would tell of them."""
+    tried: list[str] = []
+    handler = inspect.getmodule(api_named("list_transactions").handle)
+    monkeypatch.setattr(handler, "compiled", lambda *_: SimpleNamespace(fullmatch=tried.append))
+    asked = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1, "transactional_id_pattern": ".*"}
+    answer = among_others.ask("list_transactions", 2, **asked)
+    assert (answer.error_code, answer.transaction_states, tried) == (ErrorCode.none, (), [])
 
 
 # On the wire: who comes from one address may do everything, who comes from another what they are given

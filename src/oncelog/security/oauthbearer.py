@@ -10,6 +10,7 @@ from typing import Any
 
 from oncelog.security.scram import Refused
 
+MOST_EXPIRES_S = 253_402_300_799  # the end of the year 9999: what is later was written in milliseconds, or is none
 INVALID_TOKEN = '{"status":"invalid_token"}'
 # What anybody could sign with a key that everybody may read, and what nobody signed, are no signatures.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
@@ -68,6 +69,8 @@ def bearer_of(claims: Mapping[str, Any], wanted: Wanted) -> Bearer:
         raise Refused(f"a token without a claim {wanted.name_claim} that names somebody")
     if isinstance(expires_s, bool) or not isinstance(expires_s, int | float):
         raise Refused("a token that never expires")
+    if not expires_s <= MOST_EXPIRES_S:
+        raise Refused("a token that expires after the year 9999: exp counts seconds")
     scopes = claims.get(wanted.scope_claim, "")
     if isinstance(scopes, str):
         scopes = scopes.split()

@@ -41,8 +41,8 @@ async def handle(request: Any, call: Call) -> Any:
                 (not pids or now.pid in pids)
                 and (not request.state_filters or now.state in wanted)
                 and (least_ms < 0 or call.now.wall_ms - now.started_wall_ms > least_ms)
-                and (matches is None or matches(entry.transactional_id) is not None)
                 and call.rights.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, entry.transactional_id)
+                and (matches is None or matches(entry.transactional_id) is not None)  # last: it takes time
             )
 
         found = await call.each(
