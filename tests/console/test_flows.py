@@ -5,6 +5,9 @@ import pytest
 from oncelog.console import flows
 from oncelog.console.flows import flow_view, flows_view
 from oncelog.console.limits import MOST_FLOW_CELLS, MOST_FLOWS
+from oncelog.console.query import Query
+from oncelog.security.operations import Operation, Resource
+from oncelog.server.access import EveryRight
 from tests.cli.running import Oncelog
 from tests.console.conftest import Shown
 from tests.raw import Rec
@@ -15,6 +18,14 @@ def billing(shown: Shown, name: str, partitions: int = 2) -> Billing:
     found = Billing(name, shown.server.bootstrap_servers, partitions=partitions)
     found.make_topics()
     return found
+
+
+class AllBut(EveryRight):
+    def __init__(self, hidden: str) -> None:
+        self._hidden = hidden
+
+    def may(self, operation: Operation, resource: Resource, name: str) -> bool:
+        return name != self._hidden
 
 
 def test_a_flow_with_its_cells(shown: Shown) -> None:
@@ -30,6 +41,9 @@ def test_a_flow_with_its_cells(shown: Shown) -> None:
         [each for each in found["cells"] if each["stage"] == stage] for stage in ("orders", own.between.name)
     )
     assert sum(each["lag"] for cell in first for each in cell["inputs"]) == 5
+    hidden = first[0]["inputs"][0]["topic"]
+    told = shown.run(flow_view(shown.server.broker, Query({"topic": row["topic"]}, AllBut(hidden))))
+    assert {each["lag"] for cell in told["cells"] for each in cell["inputs"] if each["topic"] == hidden} == {None}
     assert sum(cell["written"] for cell in first) == sum(cell["written"] for cell in last) == 40
     assert all(cell["has_left"] and cell["trouble"] is None and cell["commit"] for cell in first)
     assert all(cell["code"] == own.flow().code and cell["committed_ms"] > 0 for cell in first)

@@ -102,6 +102,15 @@ def test_on_loopback_where_listeners_ask_nobody_it_asks_nobody() -> None:
         assert status(server) == 200
 
 
+@pytest.mark.parametrize(("wanted", "found"), [("required", 401), ("requested", 200)])
+def test_where_nobody_gets_in_without_a_certificate_it_asks_too(
+    wanted: str, found: int, keystore: dict[str, str], authority: Authority
+) -> None:
+    wants = {"listeners": "SSL://127.0.0.1:0", "ssl.client.auth": wanted}
+    with scraped({**wants, **keystore, "ssl.truststore.location": authority.certificate}) as server:
+        assert status(server) == found
+
+
 def test_who_says_nothing_is_asked_and_has_not_failed(server: Server) -> None:
     before = server.broker.metrics.authentications_failed
     found, text, headers = ask(server)

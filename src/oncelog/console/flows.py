@@ -67,7 +67,7 @@ async def flow_view(broker: Broker, query: Query) -> dict[str, Any]:
         tail = _tail(broker, journal, cell) if left_bytes > 0 else "enough was read for this page"
         left_bytes -= 0 if isinstance(tail, str) else sum(len(each.data or b"") for each in tail)
         end = tail if isinstance(tail, str) else await asyncio.to_thread(_end, tail)
-        cells.append({"stage": stage, "cell": cell, **_cell(broker, register.sources(stage), cell, end)})
+        cells.append({"stage": stage, "cell": cell, **_cell(broker, query, register.sources(stage), cell, end)})
     about = {"found": count, "start": start, "page": MOST_FLOW_CELLS}
     return {**_summary(name, register), "cells": cells, **about}
 
@@ -166,16 +166,17 @@ def _summary(name: str, register: FlowRegister | str) -> dict[str, Any]:
     }
 
 
-def _cell(broker: Broker, sources: list[str], cell: int, end: End | str) -> dict[str, Any]:
+def _cell(broker: Broker, query: Query, sources: list[str], cell: int, end: End | str) -> dict[str, Any]:
     if isinstance(end, str):
         return {"trouble": text.name(end)}
     commit, inputs = end.commit, []
     for at, source in enumerate(sources):
         partition = broker.topics.open_partition(source, cell)
         taken = None if commit is None or at >= len(commit.inputs) else commit.inputs[at].next_offset
-        last = None if partition is None else partition.log.high_watermark
-        first = 0 if partition is None else partition.log.log_start_offset
-        lag = None if last is None else max(0, last - (first if taken is None else taken))
+        lag = None
+        if partition is not None and query.may_see(source):
+            log = partition.log
+            lag = max(0, log.high_watermark - (log.log_start_offset if taken is None else taken))
         inputs.append(
             {
                 "topic": text.name(source),

@@ -10,6 +10,7 @@ from typing import Final
 from oncelog.metrics.hosts import is_loopback
 from oncelog.server.broker import Broker
 from oncelog.server.endpoints import Endpoint
+from oncelog.server.listener_settings import client_auth
 from oncelog.server.tls import Tls
 from oncelog.settings import SettingsError
 
@@ -45,7 +46,13 @@ class Exposure:
         if self._sign_in == "never":
             return False
         broker = self._broker
-        return bool(broker.settings.authorizer_class_name) or any(each.is_sasl for each in broker.endpoints)
+        return bool(broker.settings.authorizer_class_name) or any(map(self._asks_who, broker.endpoints))
+
+    def _asks_who(self, endpoint: Endpoint) -> bool:
+        """A certificate, or by SASL. People who have shown a certificate there have no password of that name, and must
+        get one: what nobody reads there without must not be read here."""
+        auth = client_auth(self._broker.settings, endpoint.name, endpoint.protocol)
+        return endpoint.is_sasl or (endpoint.is_encrypted and auth == "required")
 
     def tls(self) -> Tls | None:
         """None where it speaks without. Raises SettingsError, which says what to do."""
