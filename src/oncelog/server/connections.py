@@ -138,8 +138,8 @@ class Connections:
         return False
 
     def _make_room(self, client_host: str) -> bool:
-        """The host that has most connections loses one to a host that has fewer, so that nobody shuts all others out. It
-        is the one that was silent for longest; brokers keep theirs."""
+        """The host that has most connections loses one to a host that has fewer, so that nobody shuts all others out:
+        the one that was silent for longest. Brokers keep theirs."""
         most = self._places.most()
         if len(most) <= self._places.count(client_host) + 1:
             return False
