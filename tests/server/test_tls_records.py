@@ -41,6 +41,24 @@ def raw(world: World, server: Server) -> Iterator[RawConnection]:
         yield raw
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("offers_tickets", [True, False])
+def test_nothing_is_kept_of_who_has_said_goodbye(
+    version: ssl.TLSVersion, offers_tickets: bool, world: World, server: Server
+) -> None:
+    """With a client's certificates a session may take as much as all the rest of a connection."""
+    context = world.context(world.client)
+    context.maximum_version = version
+    context.options |= 0 if offers_tickets else ssl.OP_NO_TICKET
+    (tls,) = server.broker.tls.values()
+    for _ in range(3):
+        with RawConnection(server.bootstrap_servers, tls=context) as raw, contextlib.suppress(ssl.SSLError):
+            assert isinstance(raw.socket, ssl.SSLSocket)
+            assert raw.call("api_versions", 2).error_code == 0 and not raw.socket.session_reused
+            raw.socket.unwrap()
+    until(lambda: not tls.context.session_stats()["number"], "all sessions to be forgotten")
+
+
 @pytest.mark.parametrize("asks", [True, False])
 def test_new_keys_count(asks: bool, tmp_path: Path, world: World, server: Server) -> None:
     client = KeysByHand(address(server), world.context(), tmp_path / "secrets")

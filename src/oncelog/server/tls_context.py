@@ -57,7 +57,9 @@ def make_context(listener: str, settings: Settings, client_auth: str) -> TlsCont
     versions = [_VERSIONS[each] for each in settings.ssl_enabled_protocols]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    context.num_tickets = 0  # sessions are not taken up again: what is renewed or no longer trusted counts at once
+    # Sessions are not taken up again: what is renewed or no longer trusted counts at once.
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
     if settings.ssl_cipher_suites:
         _set_ciphers(listener, context, settings.ssl_cipher_suites)
     chain = _load_chain(listener, context, settings)
