@@ -291,6 +291,24 @@ def test_the_connection_that_has_been_silent_for_longest_makes_room(
             each.close()
 
 
+def test_who_asks_by_all_connections_loses_some_to_hosts_that_have_fewer(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "SILENT_S", 1e9)
+    greedy = [socket.create_connection(("127.0.0.1", console.port), timeout=30) for _ in range(MOST_CONNECTIONS)]
+    try:
+        until(lambda: len(console.connections) == MOST_CONNECTIONS, "all of them to be there")
+        other = http.client.HTTPConnection("127.0.0.1", console.port, timeout=30, source_address=("127.0.0.2", 0))
+        other.request("GET", "/api/overview")
+        assert other.getresponse().status == 200
+        other.close()
+        with suppress(ConnectionResetError):
+            assert greedy[0].recv(1) == b""
+    finally:
+        for each in greedy:
+            each.close()
+
+
 def test_a_request_that_does_not_end_is_refused(console: Console) -> None:
     with socket.create_connection(("127.0.0.1", console.port), timeout=30) as endless:
         with suppress(OSError):  # it may have hung up before all is sent

@@ -5,6 +5,7 @@ made of is counted before it is parsed, and parsing has its turns as other long 
 """
 
 import asyncio
+from collections import Counter
 from time import monotonic  # the time of a loop stands still while many connections come
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from uvicorn.server import ServerState
 
 from oncelog.console.errors import Refused
 from oncelog.console.guard import Receive, Scope, Send, refuse
+from oncelog.security.hosts import place_of
 from oncelog.server.turns import Turns
 
 MOST_CONNECTIONS: Final = 64  # more are told that it is too many
@@ -35,6 +37,7 @@ class Connection(H11Protocol):
 
     _look: asyncio.TimerHandle | None = None
     _asked_then: Any = None
+    _place = ""  # where it comes from
 
     def __init__(
         self,
@@ -57,6 +60,7 @@ class Connection(H11Protocol):
             transport.abort()
             return
         self._look_later()
+        self._place = "" if self.client is None else place_of(self.client[0])
         if len(self.connections) > MOST_CONNECTIONS:
             self._make_room()
 
@@ -65,12 +69,19 @@ class Connection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _make_room(self) -> None:
-        """Connections that ask nothing keep nobody out: the one that has been silent for longest goes."""
-        others = [each for each in self.connections if isinstance(each, Connection) and not each._is_answering]
+        """Connections that ask nothing keep nobody out: the one that has been silent for longest goes. Where all of them
+        ask, it is one of the host that has most, if this one's has fewer."""
+        every = [each for each in self.connections if isinstance(each, Connection)]
+        others = [each for each in every if not each._is_answering]
         silent = min(others, key=lambda each: each._asked_s, default=self)
-        if monotonic() - silent._asked_s >= SILENT_S:
-            self.connections.discard(silent)  # now: it may be told later that it is lost than the new one is read
-            silent.transport.abort()
+        if monotonic() - silent._asked_s < SILENT_S:
+            counts = Counter(each._place for each in every)
+            greedy = [each for each in others if counts[each._place] > counts[self._place] + 1]
+            if not greedy:
+                return
+            silent = min(greedy, key=lambda each: (-counts[each._place], each._asked_s))
+        self.connections.discard(silent)  # now: it may be told later that it is lost than the new one is read
+        silent.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._look is not None:
