@@ -136,6 +136,16 @@ async def test_signatures_that_do_not_count(issuer: Issuer, threads: Aside) -> N
     assert (await signed.check(good)).name == "ann"
 
 
+@pytest.mark.parametrize(("sub", "name"), [(" ann\t", "ann"), ("ann\xa0", "ann\xa0"), ("\u2003ann", "\u2003ann")])
+async def test_what_stands_around_a_name_makes_it_nobody_elses(
+    sub: str, name: str, issuer: Issuer, threads: Aside
+) -> None:
+    """As in Kafka, where only what Java takes for a space is left out."""
+    assert (
+        await SignedTokens(settings(issuer), ManualClock(), threads).check(issuer.token("one", sub=sub))
+    ).name == name
+
+
 async def test_a_clock_may_differ_by_so_much(issuer: Issuer, threads: Aside) -> None:
     late = issuer.token("one", exp=int(time()) - 20)
     assert (await SignedTokens(settings(issuer), ManualClock(), threads).check(late)).name == "ann"

@@ -11,6 +11,7 @@ from typing import Any
 from oncelog.security.scram import Refused
 
 MOST_EXPIRES_S = 253_402_300_799  # the end of the year 9999: what is later was written in milliseconds, or is none
+TRIMMED = "".join(map(chr, range(0x21)))  # around a name, as Java's `trim()`; any other space makes another name
 INVALID_TOKEN = '{"status":"invalid_token"}'
 # What anybody could sign with a key that everybody may read, and what nobody signed, are no signatures.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
@@ -65,7 +66,7 @@ class Bearer:
 def bearer_of(claims: Mapping[str, Any], wanted: Wanted) -> Bearer:
     """Raises Refused."""
     name, expires_s = claims.get(wanted.name_claim), claims.get("exp")
-    if not isinstance(name, str) or not name.strip():
+    if not isinstance(name, str) or not (name := name.strip(TRIMMED)):
         raise Refused(f"a token without a claim {wanted.name_claim} that names somebody")
     if isinstance(expires_s, bool) or not isinstance(expires_s, int | float):
         raise Refused("a token that never expires")
@@ -76,4 +77,4 @@ def bearer_of(claims: Mapping[str, Any], wanted: Wanted) -> Bearer:
         scopes = scopes.split()
     if not isinstance(scopes, list) or not all(isinstance(each, str) for each in scopes):
         raise Refused(f"a token whose claim {wanted.scope_claim} is no text and no list of texts")
-    return Bearer(name=name.strip(), expires_s=float(expires_s), scopes=frozenset(scopes))
+    return Bearer(name=name, expires_s=float(expires_s), scopes=frozenset(scopes))

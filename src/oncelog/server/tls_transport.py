@@ -405,8 +405,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                 self._say_goodbye()
 
     def _say_goodbye(self) -> None:
-        """Not by TLS 1.2: OpenSSL would keep the session, with all certificates that the client has shown, for two hours
-        and for twenty thousand of them. It forgets those of connections that just end."""
+        """Not by TLS 1.2: OpenSSL would keep the session, with all certificates that the client has shown, for two
+        hours, and twenty thousand of them. It forgets those of connections that just end."""
         self._has_said_goodbye = True
         if self._ssl is not None and self._ssl.version() != "TLSv1.2":
             try:
