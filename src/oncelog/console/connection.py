@@ -69,8 +69,8 @@ class Connection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _make_room(self) -> None:
-        """Connections that ask nothing keep nobody out: the one that has been silent for longest goes. Where all ask, it
-        is one of the host that has most, if this one's has fewer."""
+        """Connections that ask nothing keep nobody out: the one that has been silent for longest goes. Where all ask,
+        it is one of the host that has most, if this one's has fewer."""
         every = [each for each in self.connections if isinstance(each, Connection)]
         others = [each for each in every if not each._is_answering]
         silent = min(others, key=lambda each: each._asked_s, default=self)
