@@ -18,8 +18,9 @@ at most sixteen run at a time. A running flow has [metrics of its own](flow.md#m
 
 ## Who may scrape
 
-On 127.0.0.1 the metrics are as open as the log itself: where a listener asks clients who they are (SASL), or access
-rules are asked (`authorizer.class.name`), they ask as well; elsewhere anyone who reaches them reads them.
+On 127.0.0.1 the metrics are as open as the log itself: where a listener asks clients who they are (by SASL, or
+`ssl.client.auth=required`), or access rules are asked (`authorizer.class.name`), they ask as well; elsewhere anyone who
+reaches them reads them.
 `oncelog.metrics.sign.in=always` asks in any case, and `never` does not on 127.0.0.1. Beyond it they are not served
 without both users and TLS, by the certificate of the log's own listeners (`ssl.keystore.location`; a renewed one
 counts without a restart): the server says what is missing and does not start. `oncelog.metrics.tls=always` is for TLS
