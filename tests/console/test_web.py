@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.clock import ManualClock
 from oncelog.console import connection, overview, web
 from oncelog.console.connection import (
     MOST_CONNECTIONS,
@@ -243,7 +244,9 @@ async def test_one_look_is_made_after_the_other_and_none_for_who_is_gone(monkeyp
 
     monkeypatch.setattr(overview, "overview", look)
     broker: Any = SimpleNamespace(
-        turns=Turns(lambda: 0), settings=SimpleNamespace(oncelog_max_failed_authentications_per_minute=1)
+        turns=Turns(lambda: 0),
+        clock=ManualClock(),
+        settings=SimpleNamespace(oncelog_max_failed_authentications_per_minute=1),
     )
     sign_in = SignIn(broker, is_asked_for=False, is_encrypted=False)
     app = web.application(broker, FaultList(), sign_in, ())

@@ -1,4 +1,4 @@
-"""A scraper that is gone before it is answered is nothing to log: anybody could fill the log by it."""
+"""Nobody fills the log: a scraper that is gone before it is answered is nothing to log, and guesses are a few lines."""
 
 import asyncio
 import socket
@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from oncelog.clock import ManualClock
 from oncelog.metrics.http import BAD_REQUEST, MAX_OPEN, MetricsServer, Refused, Text
+from oncelog.server.connections import LINES_PER_SECOND, LineLimit
 from tests.client.net.certificates import Authority
 from tests.server.test_metrics_port import SIGNS_IN, ask, basic, scraped, with_users
 from tests.server.tls_support import keystore
 
+GUESSES = 2 * LINES_PER_SECOND
 ASKED = b"GET /metrics HTTP/1.1\r\n\r\n"
 RESET = (1).to_bytes(4, "little") + bytes(4)  # of SO_LINGER: a close is a reset
 
@@ -101,3 +104,12 @@ def test_in_the_middle_of_a_request_by_tls(tmp_path: Path, caplog: pytest.LogCap
                     pass  # until the server lets go, too
         assert ask(server, basic("alice"), context)[0] == 200
     assert "could not be told" not in caplog.text
+
+
+def test_guesses_are_a_few_lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.server.web_proofs.LineLimit", lambda _: LineLimit(ManualClock()))
+    with scraped({**SIGNS_IN, "oncelog.max.failed.authentications.per.minute": "0"}) as server:
+        with_users(server, "alice")
+        for _ in range(GUESSES):
+            assert ask(server, basic("alice", "a guess"))[0] == 401
+    assert caplog.text.count("did not prove to /metrics") == LINES_PER_SECOND

@@ -12,9 +12,8 @@ from typing import Final, TypeVar
 from oncelog.security.documents import Document, Kind
 from oncelog.security.scram import Refused
 from oncelog.server.broker import Broker
+from oncelog.server.connections import LineLimit
 from oncelog.server.tokens import SignedTokens
-
-logger = logging.getLogger(__name__)
 
 MOST_AT_ONCE: Final = 8  # proofs that are looked at, and failures that are answered late
 WRONG: Final = "No user has this name and password."
@@ -40,6 +39,7 @@ class WebProofs:
     def __init__(self, broker: Broker, door: str) -> None:
         self._broker = broker
         self._door = door  # for the log
+        self._lines = LineLimit(broker.clock)
         self._at_work = 0
         self._late = 0
 
@@ -82,7 +82,7 @@ class WebProofs:
             self._at_work -= 1
         broker.failures.note(host, self._now_ms())
         broker.metrics.authentications_failed += 1
-        logger.warning("%s did not prove to %s who it is: %s", host, self._door, why)
+        self._lines.log(logging.WARNING, "%s did not prove to %s who it is: %s", host, self._door, why)
         await self._be_late(began_ms)
         raise Unproven(401, wrong)
 
