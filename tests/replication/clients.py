@@ -113,7 +113,7 @@ class Producer:
             cluster.later(cluster.delay(), lambda: self.again(attempt))
             return
         self.epoch = broker.log.leader_epoch
-        if replica.leader.has_enough:
+        if replica.leader.has_enough and broker.log.offline is None:
             serve(broker, attempt, sent)
 
     def put(self, broker: "Broker", attempt: int, sent: Sent) -> None:
@@ -160,7 +160,7 @@ class Producer:
 
     def echo(self, sent: Sent) -> None:
         for broker in self.cluster.brokers:
-            if broker.leads() and not broker.is_paused:
+            if broker.leads() and not broker.is_paused and broker.log.offline is None:
                 sent.append(broker)
                 broker.settle()
 

@@ -165,7 +165,7 @@ class Broker:
     def forget(self) -> None:
         """A leader deletes what is old enough; its followers hear of it."""
         log, cluster = self.log, self.cluster
-        if self.leads() and cluster.chance.random() < cluster.chances.deletes:
+        if self.leads() and log.offline is None and cluster.chance.random() < cluster.chances.deletes:
             start = log.log_start_offset
             log.delete_before(start + int((log.high_watermark - start) * cluster.chance.random()), cluster.now)
 
@@ -262,7 +262,7 @@ class Broker:
         def taken(answered: Answer | None) -> None:
             assert self.replica is not None
             self.is_asking = False
-            if answered is not None:
+            if answered is not None and self.log.offline is None:
                 before = self.log.high_watermark
                 if isinstance(answered, TooEarly):
                     cluster.tell(f"broker {self.number} begins anew: it ends at {self.log.next_offset}")
@@ -421,6 +421,9 @@ class Cluster:
         self.tell(f"{kind} of broker {broker.number} for {length_ms} ms")
         if kind in ("kill", "power", "stop"):
             self._end(broker, kind, length_ms)
+        elif kind == "disk":
+            broker.log.go_offline("its disk fails")
+            self.later(length_ms, partial(self._end_now, broker, broker.life, has_power=True, length_ms=30))
         elif kind == "pause":
             broker.is_paused = True
             self._lose_session(broker, SESSION_MS, length_ms)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.depth import deeper, scaled
-from tests.replication.chances import LEASES, MOVING, OLD, ROUGH, USUAL, Chances
+from tests.replication.chances import DISKS, LEASES, MOVING, OLD, ROUGH, USUAL, Chances
 from tests.replication.cluster import Cluster
 from tests.replication.mutants import MUTANTS, Mutant
 
@@ -24,7 +24,9 @@ def _quiet() -> Iterator[None]:
 
 @deeper
 @pytest.mark.parametrize(
-    "chances", [USUAL, ROUGH, OLD, LEASES, MOVING], ids=["usual", "rough", "old", "leases", "moving"]
+    "chances",
+    [USUAL, ROUGH, OLD, LEASES, MOVING, DISKS],
+    ids=["usual", "rough", "old", "leases", "moving", "disks"],
 )
 def test_what_was_acknowledged_stands_whatever_fails(chances: Chances) -> None:
     for seed in range(SEEDS):

@@ -34,6 +34,11 @@ def test_the_first_replica_in_sync_that_lives_leads() -> None:
     assert successor(state, {}) == NOBODY
 
 
+def test_who_is_down_when_a_partition_is_made_is_not_in_sync() -> None:
+    assert first((2, 0, 1), {0, 1, 3}) == Leadership((2, 0, 1), in_sync=(0, 1))
+    assert first((2, 0), {1}) == Leadership((2, 0), in_sync=(2, 0)), "or nobody could ever lead"
+
+
 def test_nobody_leads_who_is_neither_in_sync_nor_eligible() -> None:
     state = Leadership((0, 1, 2), 0, 4, in_sync=(0,), eligible=(2,))
     assert successor(state, {1: Peer(1)}) == NOBODY

@@ -1,7 +1,8 @@
 """One broker's part: when it is elected, and what it believes of what became of its changes."""
 
+from oncelog.log.partition import PartitionLog
 from oncelog.replication.leader import Rules
-from oncelog.replication.leadership import NOBODY, Leadership, Peer, grown
+from oncelog.replication.leadership import NOBODY, Leadership, Peer, grown, successor
 from oncelog.replication.replica import Replica
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import open_log
@@ -100,3 +101,64 @@ def test_a_leader_that_is_deposed_follows() -> None:
     assert mine.leader is None
     assert (led, mine.log.leader_epoch) == (5, 6)
     assert mine.fetch() is not None
+
+
+def test_a_leader_whose_log_takes_nothing_in_any_more_gives_way_to_who_has_all_of_it() -> None:
+    mine = replica(STATE, me=1)
+    assert isinstance(mine.log, PartitionLog)
+    mine.log.go_offline("its disk fails")
+    change = mine.change(ALL, 0)
+    assert change is not None
+    assert change.state[:4] == ((0, 1, 2), NOBODY, 4, (0, 2))
+    assert successor(change.state, ALL) == 0
+    mine.see(change.state, 0)
+    assert (mine.leader, mine.change(ALL, 0), mine.fetch()) == (None, None, None)
+
+
+def test_it_leads_on_where_nobody_else_could() -> None:
+    """What it has can still be read."""
+    dead = ALL | {0: Peer(1, is_live=False), 2: Peer(1, is_live=False)}
+    mine = replica(STATE, me=1)
+    assert isinstance(mine.log, PartitionLog)
+    mine.log.go_offline("its disk fails")
+    change = mine.change(dead, 0)
+    assert change is not None and (change.state.leader, change.state.in_sync) == (1, (1,))
+    mine.see(change.state, 0)
+    assert mine.leader is not None
+    eligible_again = mine.change(ALL, 0)
+    assert eligible_again is not None and (eligible_again.state.leader, eligible_again.state.in_sync) == (NOBODY, ())
+    assert successor(eligible_again.state, ALL) == 0
+
+
+def test_a_follower_whose_log_takes_nothing_in_any_more_asks_for_nothing_and_is_no_successor() -> None:
+    mine = replica(STATE)
+    assert mine.fetch() is not None
+    assert isinstance(mine.log, PartitionLog)
+    mine.log.go_offline("its disk fails")
+    assert (mine.fetch(), mine.change(ALL, 0)) == (None, None)
+    change = mine.change(ALL | {1: Peer(1, is_live=False)}, 0)
+    assert change is not None and (change.state.leader, change.state.in_sync) == (1, (1, 2))
+
+
+def test_a_leader_that_is_found_damaged_gives_way_once() -> None:
+    """All of them may be damaged, each in another place."""
+    mine = replica(STATE, me=1)
+    assert isinstance(mine.log, PartitionLog)
+    elected = mine.change(ALL, 0)
+    assert elected is not None
+    mine.see(elected.state, 0)
+    mine.log.note_damage("offset 7")
+    alone = mine.change({1: Peer(1)}, 0)
+    assert alone is not None and alone.state.leader == 1, "nobody else is there"
+    change = mine.change(ALL, 0)
+    assert change is not None and (change.state.leader, change.state.in_sync) == (NOBODY, (0, 2))
+    state = change.state._replace(leader=0, epoch=6, in_sync=(0, 1, 2), version=20)
+    mine.see(state, 0)
+    assert mine.fetch() is not None, "all that comes can be taken in"
+    again = mine.change(ALL | {0: Peer(1, is_live=False)}, 0)
+    assert again is not None and again.state.leader == 1
+    mine.see(again.state, 0)
+    assert mine.change(ALL, 0) is None
+    mine.log.note_damage("offset 9")
+    more = mine.change(ALL, 0)
+    assert more is not None and more.state.leader == NOBODY

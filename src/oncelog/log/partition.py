@@ -217,6 +217,10 @@ class PartitionLog:
         return self._health.damage
 
     @property
+    def ailments(self) -> int:
+        return self._health.ailments
+
+    @property
     def closed(self) -> bool:
         return self._health.closed
 

@@ -16,7 +16,7 @@ Replicas are moved in two changes: those that are to be added become replicas, w
 to stay are in sync, the others leave in one change, the leader too (KIP-455, KAFKA-9672). Somebody is elected then.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
 NOBODY = -1
@@ -71,10 +71,12 @@ class Leadership(NamedTuple):
         return not self.in_sync and not self.eligible
 
 
-def first(replicas: Iterable[int]) -> Leadership:
-    """The leadership of a partition made just now: its replicas are in sync, as they have all of nothing."""
+def first(replicas: Iterable[int], up: Container[int] | None = None) -> Leadership:
+    """The leadership of a partition made just now: those of its replicas that are up are in sync, as they have all of
+    nothing. Where none is up any more, they all are."""
     replicas = tuple(replicas)
-    return Leadership(replicas, in_sync=replicas)
+    there = tuple(broker for broker in replicas if up is None or broker in up)
+    return Leadership(replicas, in_sync=there or replicas)
 
 
 def successor(state: Leadership, peers: Peers) -> int:

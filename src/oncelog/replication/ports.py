@@ -31,6 +31,16 @@ class Log(Protocol):
     def leader_epoch(self) -> int: ...
 
     @property
+    def offline(self) -> str | None:
+        """Why it takes nothing in any more."""
+        ...
+
+    @property
+    def ailments(self) -> int:
+        """How often something was found: a place that readers cannot have, appends that the disk refused."""
+        ...
+
+    @property
     def epochs(self) -> Epochs: ...
 
     def begin_epoch(self, leader_epoch: int) -> None: ...
