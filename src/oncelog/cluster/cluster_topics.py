@@ -5,16 +5,18 @@ A change is made there, and counts here once this broker has seen it; see `super
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Container, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 from oncelog.clock import Now
-from oncelog.cluster.documents import TopicDocument
+from oncelog.cluster.documents import DamagedTree, TopicDocument, decode_topic
+from oncelog.cluster.tree import Node
 from oncelog.log.disk import Disk
 from oncelog.log.work_steps import Steps
 from oncelog.producers import ProducerMap
-from oncelog.replication.leadership import first
+from oncelog.replication.leadership import Leadership, first
 from oncelog.security.documents import Change, Kind
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
@@ -27,6 +29,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 AGREED_WITHIN_S = 30
+MOST_TOLD = 20  # of what is gone
 MOST_PARTITIONS = 2_000  # of a topic: all of them stand in one document
 
 
@@ -35,14 +38,19 @@ class Catalog(Protocol):
 
     @property
     def brokers(self) -> list[int]:
-        """Those that are up."""
+        """Those that are up, and not about to end."""
+        ...
+
+    @property
+    def down(self) -> list[int]:
+        """The others that belong to the cluster."""
         ...
 
     async def create(self, name: str, document: TopicDocument) -> None: ...
 
     async def delete(self, topic: Topic) -> None: ...
 
-    async def grow(self, topic: Topic, added: Assignment) -> None: ...
+    async def grow(self, topic: Topic, added: Sequence[Leadership]) -> None: ...
 
     async def elect(self, topic: Topic, indexes: Collection[int]) -> None: ...
 
@@ -77,6 +85,29 @@ class ClusterTopics(Topics):
     def is_stray(self, name: str) -> bool:
         return name not in self._by_name and self._folders.exists(name, 0)
 
+    def lacks_any(self, topics: Mapping[str, Node], me: int) -> bool:
+        """Whether others count on this broker for records whose folder is not there, or is another topic's: it must
+        lead by nothing that it begins anew. Asked before any is opened, as that makes a folder."""
+        lacking = [each for name, node in topics.items() for each in self._lacking(name, node, me)]
+        for name, index in lacking[:MOST_TOLD]:
+            logger.error(
+                "%s-%d is counted on, and its folder is gone: until it is copied again, broker %d counts as lacking "
+                "all that it has",
+                *(name, index, me),
+            )
+        return bool(lacking)
+
+    def _lacking(self, name: str, node: Node, me: int) -> Iterator[tuple[str, int]]:
+        with suppress(DamagedTree):  # who reads it next says so
+            document = decode_topic(node.value)
+            for index, state in enumerate(document.partitions if self.HAVE_COPIES else ()):
+                is_counted = state.epoch >= 0 and me in (*state.in_sync, *state.eligible)
+                if is_counted and not self._is_here(name, index, document.id):
+                    yield name, index
+
+    def _is_here(self, name: str, index: int, topic_id: UUID) -> bool:
+        return not self._folders.is_bare(name, index) and self._folders.owner(name, index) in (None, topic_id)
+
     # Changes
 
     def creating(
@@ -94,8 +125,8 @@ class ClusterTopics(Topics):
         _check_count(count)
         if assignment is None:
             assignment = self._assigned(name, range(count), self.replication_of(replication, None))
-        document = TopicDocument(uuid4(), own, is_internal, tuple(first(brokers) for brokers in assignment))
         catalog = self._agreeing()
+        document = TopicDocument(uuid4(), own, is_internal, self._begun(assignment))
         yield lambda: self._wait_for(catalog.create(name, document))
         topic = self.get(name)
         if topic is None or topic.id != document.id:
@@ -117,7 +148,7 @@ class ClusterTopics(Topics):
             state = have[0].leadership
             factor = 1 if state is None else len(state.target)
             assignment = self._assigned(topic.name, range(len(have), count), factor)
-        catalog, added = self._agreeing(), assignment
+        catalog, added = self._agreeing(), self._begun(assignment)
         yield lambda: self._wait_for(catalog.grow(topic, added))
 
     def electing(self, topic: Topic, indexes: Collection[int]) -> Steps[None]:
@@ -143,14 +174,19 @@ class ClusterTopics(Topics):
         yield  # a generator, as the others
 
     def _assigned(self, name: str, indexes: range, factor: int) -> Assignment:
-        """In turn over the brokers that are up, each topic from another one on, so that leaders are spread."""
-        brokers = sorted(self._agreeing().brokers)
-        check_replication(factor, len(brokers))
+        """In turn over the brokers that are up, each topic from another one on, so that leaders are spread. Those that
+        are down get something only where the others are too few, as with Kafka: they copy it once they are back."""
+        up, down = sorted(self._agreeing().brokers), sorted(self._agreeing().down)
+        check_replication(factor, len(up) + len(down) if up else 0)
         start = sum(name.encode())
         return [
-            [brokers[(start + index + each) % len(brokers)] for each in range(min(factor, len(brokers)))]
+            [*_in_turn(up, start + index, factor), *_in_turn(down, start + index, factor - len(up))]
             for index in indexes
         ]
+
+    def _begun(self, assignment: Assignment) -> tuple[Leadership, ...]:
+        up = self._agreeing().brokers
+        return tuple(first(brokers, up) for brokers in assignment)
 
     def _agreeing(self) -> Catalog:
         if self._catalog is None:
@@ -228,6 +264,10 @@ class ClusterTopics(Topics):
         if owner is not None and owner != topic.id:
             logger.warning("%s-%d holds records of a deleted topic of that name: removed", topic.name, index)
             self._folders.mark_deleted(topic.name, (index,))
+
+
+def _in_turn(brokers: Sequence[int], start: int, count: int) -> list[int]:
+    return [brokers[(start + each) % len(brokers)] for each in range(min(count, len(brokers)))]
 
 
 def _check_count(count: int) -> None:

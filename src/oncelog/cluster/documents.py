@@ -8,6 +8,7 @@ from uuid import UUID
 from oncelog.replication.leadership import Leadership
 from oncelog.server.metadata_log import Definition
 from oncelog.server.ports import Member
+from oncelog.server.topic import Topic
 
 CONFIG = "/config"
 NODES, LIVE, TOPICS, GONE = "/nodes", "/live", "/topics", "/gone"
@@ -28,6 +29,17 @@ class TopicDocument(NamedTuple):
         return Definition(
             name=name, id=self.id, partitions=len(self.partitions), configs=self.configs, is_internal=self.is_internal
         )
+
+
+class Held:
+    """A topic as it was last read."""
+
+    __slots__ = ("document", "topic", "version")
+
+    def __init__(self, topic: Topic, document: TopicDocument, version: int) -> None:
+        self.topic = topic
+        self.document = document
+        self.version = version
 
 
 class NodeDocument(NamedTuple):

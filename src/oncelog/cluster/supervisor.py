@@ -19,6 +19,7 @@ from oncelog.cluster.documents import (
     NODES,
     TOPICS,
     DamagedTree,
+    Held,
     NodeDocument,
     TopicDocument,
     decode_topic,
@@ -28,13 +29,12 @@ from oncelog.cluster.seen_documents import SeenDocuments
 from oncelog.cluster.tree import ABSENT, Check, Node, Outdated, Put, Remove, Tree, TreeError, Unsure
 from oncelog.cluster.tree_cluster import TreeCluster
 from oncelog.replication.leader import Proposal, Rules
-from oncelog.replication.leadership import Leadership, Peer, first, reassigned, resigned
+from oncelog.replication.leadership import Leadership, Peer, reassigned, resigned
 from oncelog.replication.replica import Replica
 from oncelog.security.documents import Change, Kind
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
 from oncelog.server.topic import Partition, Topic
-from oncelog.server.topics import Assignment
 
 logger = logging.getLogger(__name__)
 
@@ -52,17 +52,6 @@ class Following(Protocol):
     def follow(self, partition: Partition) -> None: ...
 
     def leave(self, partition: Partition) -> None: ...
-
-
-class Held:
-    """A topic as it was last read."""
-
-    __slots__ = ("document", "topic", "version")
-
-    def __init__(self, topic: Topic, document: TopicDocument, version: int) -> None:
-        self.topic = topic
-        self.document = document
-        self.version = version
 
 
 class Supervisor:
@@ -118,6 +107,9 @@ class Supervisor:
         gone = await self._tree.children(GONE)
         self._topics.remove_gone({UUID(topic_id) for topic_id in gone})  # nobody is served yet
         await self._documents.load()
+        if self._topics.lacks_any(await self._tree.children(TOPICS), self._cluster.node_id):
+            self._cluster.own.note_lack()
+            self._is_clean = False
         await self._read_topics()
 
     async def start(self, document: NodeDocument) -> None:
@@ -386,6 +378,10 @@ class Supervisor:
     def brokers(self) -> list[int]:
         return [broker for broker, peer in self._cluster.peers.items() if peer.is_live and not peer.is_stopping]
 
+    @property
+    def down(self) -> list[int]:
+        return [broker for broker in self._cluster.peers if broker not in self.brokers]
+
     async def create(self, name: str, document: TopicDocument) -> None:
         try:
             await self._tree.change(Put(f"{TOPICS}/{name}", encode_topic(document), ABSENT))
@@ -413,14 +409,13 @@ class Supervisor:
             await self._cluster.forget_gone()
         await self._until(lambda: self._topics.get(topic.name) is not topic)
 
-    async def grow(self, topic: Topic, added: Assignment) -> None:
+    async def grow(self, topic: Topic, added: Sequence[Leadership]) -> None:
         have = len(topic.partitions)
 
         def grown(held: Held) -> tuple[Put, ...]:
             if len(held.document.partitions) != have:
                 raise KafkaError(ErrorCode.invalid_partitions, f"The topic {topic.name} has grown meanwhile.")
-            states = (*held.document.partitions, *(first(brokers) for brokers in added))
-            return (self._with(held, held.document._replace(partitions=states)),)
+            return (self._with(held, held.document._replace(partitions=(*held.document.partitions, *added))),)
 
         await self._change(topic, grown)
         await self._until(lambda: len(topic.partitions) > have and self._is_led(topic.name))

@@ -5,7 +5,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from oncelog.cluster.supervisor import Held, Supervisor
+from oncelog.cluster.documents import Held
+from oncelog.cluster.supervisor import Supervisor
 from oncelog.cluster.tree import Node, Put
 from oncelog.cluster.worker_topics import WorkerTopics
 from oncelog.log.errors import LogError

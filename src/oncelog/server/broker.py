@@ -22,6 +22,7 @@ from oncelog.server.known_users import KnownUsers
 from oncelog.server.local_topics import LocalTopics
 from oncelog.server.memory import Memory
 from oncelog.server.metrics import Metrics
+from oncelog.server.partitions import registered
 from oncelog.server.passwords import Passwords
 from oncelog.server.pids import kafka_pids, leased_pids
 from oncelog.server.polls import Looks
@@ -102,7 +103,7 @@ class Broker:
             request_flush=self.flusher.request,
             in_turns=self.turns.go_through,
             run=self.turns.run,
-            broker_count=lambda: len(cluster.members),
+            broker_count=lambda: len(registered(cluster)),
         )
         self.peers: Peers = NoPeers()
         self.markers = Markers(
@@ -117,7 +118,7 @@ class Broker:
             request_flush=self.flusher.request,
             in_turns=self.turns.go_through,
             run=self.turns.run,
-            broker_count=lambda: len(cluster.members),
+            broker_count=lambda: len(registered(cluster)),
         )
         self.verifying = Verifying(self.transactions, lambda: self.peers, settings)
         self.housekeeping = Housekeeping(settings, self.topics, self.clock, disk, self.metrics, self.turns)

@@ -94,8 +94,8 @@ class CoordinatorTopic:
         broker_count: Callable[[], int],
         made: Callable[[], None],
     ) -> None:
-        """`broker_count` says how many are up; `made` is called when the topic was made here. `most_bytes` may a batch
-        have as long as the topic does not say it."""
+        """`broker_count` says how many there are, also those that are down; `made` is called when the topic was made
+        here. `most_bytes` may a batch have as long as the topic does not say it."""
         self.kind = kind
         self._most_bytes = most_bytes
         self._topics = topics

@@ -6,6 +6,7 @@ or holds no record. Any other stays where it is, and its name stays taken, until
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from uuid import UUID, uuid4
 
 from oncelog.log.disk import Disk
@@ -45,6 +46,14 @@ class Folders:
     def holds_records(self, topic: str, index: int) -> bool:
         folder = self.path(topic, index)
         return any(".log" in name and self.disk.size(f"{folder}/{name}") > 0 for name in self.disk.listdir(folder))
+
+    def is_bare(self, topic: str, index: int) -> bool:
+        """There is no file in it, or it is not there."""
+        if not self.exists(topic, index):
+            return True
+        with suppress(OSError):  # who opens it says what is wrong
+            return not self.disk.listdir(self.path(topic, index))
+        return False
 
     def owner(self, topic: str, index: int) -> UUID | None:
         """The topic that the folder belongs to; None where it does not say it, or is not there."""

@@ -1,5 +1,6 @@
 """Finding the partition that a request names, with the checks that Kafka makes on the way."""
 
+from collections.abc import Set as AbstractSet
 from typing import Any
 from uuid import UUID
 
@@ -67,6 +68,16 @@ def why_unwritable(
     if size_bytes > limit_bytes:
         return ErrorCode.message_too_large, f"{size_bytes} bytes are more than max.message.bytes={limit_bytes}"
     return None
+
+
+def registered(cluster: Cluster) -> AbstractSet[int]:
+    """The brokers that may be given something: those that are down, too."""
+    return cluster.members.keys() | cluster.away.keys()
+
+
+def staying(cluster: Cluster) -> AbstractSet[int]:
+    """Those that are up, and not about to end."""
+    return cluster.members.keys() - cluster.away.keys()
 
 
 def leadership(partition: Partition, cluster: Cluster) -> dict[str, Any]:

@@ -60,11 +60,14 @@ def check_replication(factor: int, broker_count: int) -> None:
     raise KafkaError(ErrorCode.invalid_replication_factor, message)
 
 
-def check_assignments(assignments: Mapping[int, Sequence[int]], known: Collection[int]) -> list[Sequence[int]]:
-    """By partition; they must be 0, 1, 2 ... and lie on brokers that are known."""
+def check_assignments(
+    assignments: Mapping[int, Sequence[int]], known: Collection[int], up: Collection[int]
+) -> list[Sequence[int]]:
+    """By partition; they must be 0, 1, 2 ..., as many brokers each, and be possible."""
     if sorted(assignments) != list(range(len(assignments))):
         raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
     check_brokers(assignments.values(), known)
+    check_new(assignments, len(assignments[0]), up)
     return [assignments[index] for index in range(len(assignments))]
 
 
@@ -79,6 +82,20 @@ def check_brokers(replicas: Iterable[Sequence[int]], known: Collection[int]) -> 
                 raise _bad_assignment(
                     f"The manual partition assignment includes broker {broker}, but no such broker is registered."
                 )
+
+
+def check_new(assignments: Mapping[int, Sequence[int]], factor: int, up: Collection[int]) -> None:
+    """Of partitions that are to be made: one who has each of them must be up."""
+    for index, brokers in assignments.items():
+        if len(brokers) != factor:
+            raise _bad_assignment(
+                f"The manual partition assignment includes a partition with {len(brokers)} replica(s), but this is not "
+                f"consistent with previous partitions, which have {factor} replica(s)."
+            )
+        if not any(broker in up for broker in brokers):
+            raise _bad_assignment(
+                f"All brokers specified in the manual partition assignment for partition {index} are down or stopping."
+            )
 
 
 def _invalid_name(message: str) -> KafkaError:

@@ -15,6 +15,7 @@ from oncelog.server.config_resources import Entry, describe_configs
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.names import INTERNAL_TOPICS
 from oncelog.server.packing import packed_aside
+from oncelog.server.partitions import registered, staying
 from oncelog.server.topics import Assignment
 
 CONFIGS_SINCE = 5
@@ -70,9 +71,9 @@ async def _create(asked: Any, call: Call, validate_only: bool) -> Any:
 
 def _partitions(asked: Any, call: Call) -> tuple[int, Assignment | None]:
     """The count that is asked for, -1 for the default; a manual assignment says it by its length."""
-    members = call.broker.cluster.members
+    cluster = call.broker.cluster
     if not asked.assignments:
-        topic_rules.check_replication(asked.replication_factor, len(members))
+        topic_rules.check_replication(asked.replication_factor, len(registered(cluster)))
         if asked.num_partitions < 1 and asked.num_partitions != -1:
             topic_rules.check_partitions(asked.num_partitions, 0, 0)
         return int(asked.num_partitions), None
@@ -84,7 +85,7 @@ def _partitions(asked: Any, call: Call) -> tuple[int, Assignment | None]:
     assignments = {each.partition_index: each.broker_ids for each in asked.assignments}
     if len(assignments) < len(asked.assignments):
         raise KafkaError(ErrorCode.invalid_replica_assignment, "Found multiple manual assignments for a partition.")
-    assignment = topic_rules.check_assignments(assignments, members)
+    assignment = topic_rules.check_assignments(assignments, registered(cluster), staying(cluster))
     return len(assignment), assignment
 
 

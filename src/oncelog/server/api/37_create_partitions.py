@@ -11,6 +11,7 @@ from oncelog.server.call import Call
 from oncelog.server.config_resources import existing_topic
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
+from oncelog.server.partitions import registered, staying
 
 
 @packed_aside
@@ -48,8 +49,11 @@ async def _grow(asked: Any, call: Call, validate_only: bool) -> None:
                 f"Attempted to add {added} additional partition(s), but {len(asked.assignments)} assignment(s) "
                 "were specified.",
             )
+        cluster, state = call.broker.cluster, topic.partitions[0].leadership
         assignment = [each.broker_ids for each in asked.assignments]
-        topic_rules.check_brokers(assignment, call.broker.cluster.members)
+        topic_rules.check_brokers(assignment, registered(cluster))
+        factor = 1 if state is None else len(state.target)
+        topic_rules.check_new(dict(enumerate(assignment, len(topic.partitions))), factor, staying(cluster))
     if not validate_only:
         await call.broker.turns.run(topics.adding_partitions(topic, asked.count, call.now, assignment=assignment))
 

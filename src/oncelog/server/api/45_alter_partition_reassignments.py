@@ -8,7 +8,7 @@ from oncelog.server.api_rights import REFUSALS
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.packing import packed_aside
-from oncelog.server.partitions import topic_of
+from oncelog.server.partitions import registered, topic_of
 from oncelog.server.topic_rules import check_brokers
 from oncelog.server.topics import Partition, Targets, Topic
 
@@ -67,7 +67,7 @@ def _check(topic: Topic, asked: Any, request: Any, call: Call) -> None:
         if state is None or not (state.adding or state.removing):
             raise KafkaError(ErrorCode.no_reassignment_in_progress, NOTHING_MOVES)
         return
-    check_brokers([asked.replicas], call.broker.cluster.members)
+    check_brokers([asked.replicas], registered(call.broker.cluster))
     factor = 1 if state is None else len(state.replicas) - len(state.adding)
     if not getattr(request, "allow_replication_factor_change", True) and len(asked.replicas) != factor:
         raise KafkaError(
