@@ -7,11 +7,13 @@ from statistics import median, quantiles
 from bench.arena import ONCELOG
 from bench.cluster_arena import NODES, PARTITIONS, ZOOKEEPER, ClusterArena, Three, processor_time, until
 from bench.cluster_client import KB_16, MB_1, ONE, Filling, Pumps, Shape, Trickle, first_acknowledgement
-from bench.process import proportional_mb
+from bench.process import bytes_read, proportional_mb
 from bench.rows import BOTH, Figures, Line, Row
 from tests.raw import RawConnection, batch
 
 IDLE_S = 8.0
+SETTLED_S = 4.0
+MANY = 1_000  # partitions
 STEADY_PER_S = 20_000
 AWAY_PER_S, ROLLING_PER_S = 200, 600
 BEFORE_S = 1.0  # so long it goes well before something happens
@@ -37,6 +39,24 @@ def fresh(arena: ClusterArena, peer: str) -> Figures:
             "idle_percent": spent[0] / IDLE_S * 100,
             "memory_mb": sum(map(proportional_mb, three.pids)),
         }
+    finally:
+        three.end()
+
+
+def quiet(arena: ClusterArena, peer: str) -> Figures:
+    """What followers cost where nothing happens."""
+    three = arena.new(peer)
+    try:
+        three.begin()
+        three.create("quiet", MANY)
+        three.await_up()
+        three.await_in_sync("quiet", MANY)
+        time.sleep(SETTLED_S)
+        read_bytes = sum(map(bytes_read, three.pids))
+        with processor_time(three) as spent:
+            time.sleep(IDLE_S)
+        read_bytes = sum(map(bytes_read, three.pids)) - read_bytes
+        return {"idle_percent": spent[0] / IDLE_S * 100, "kb_per_s": read_bytes / IDLE_S / 1000}
     finally:
         three.end()
 
@@ -200,6 +220,16 @@ ROWS: list[Row[ClusterArena]] = [
             Line("idle_percent", "processor time when idle, % of one core"),
         ),
         (ONCELOG,),
+    ),
+    Row(
+        "quiet",
+        quiet,
+        (
+            Line("idle_percent", "1,000 partitions without records: processor time, % of one core"),
+            Line("kb_per_s", "the same: what the brokers read, KB/s"),
+        ),
+        BOTH,
+        once=True,
     ),
     *(
         Row(name, partial(pump, records=records, depth=depth), produce_lines(figure, title, at_least), BOTH)

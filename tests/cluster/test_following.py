@@ -14,6 +14,7 @@ from oncelog.log.config import Flush
 from oncelog.log.partition import PartitionLog
 from oncelog.replication.leadership import elected, first
 from oncelog.server.errors import ErrorCode
+from oncelog.wire.follower_fetch import FollowerFetch, pack_follower_fetch
 from tests.cluster.followers import CONFIG, FETCH, PATIENCE_S, PEERS, TOPIC_ID, Node, Start, content
 from tests.cluster.trees import turns_until
 from tests.raw import RawConnection, batch
@@ -397,3 +398,22 @@ async def test_a_leader_that_ends_its_connection_is_missed_at_once_and_one_that_
     await leader.stop()
     await turns_until(lambda: bool(other.missed))
     assert (one.missed, set(other.missed)) == ([], {1})
+
+
+@pytest.mark.parametrize(("lag_ms", "wait_ms"), [(10_000, 2_000), (1_000, 500)])
+async def test_a_fetch_of_quiet_partitions_waits_longer_where_who_waits_counts_as_caught_up(
+    start: Start, lag_ms: int, wait_ms: int
+) -> None:
+    waits = []
+
+    def packed(correlation_id: int, client_id: str | None, fetch: FollowerFetch) -> bytes:
+        waits.append(fetch.max_wait_ms)
+        return pack_follower_fetch(correlation_id, client_id, fetch)
+
+    leader, follower = await start(1), await start(2)
+    follower.broker.settings = replace(follower.broker.settings, replica_lag_time_max_ms=lag_ms)
+    follower.see(leader.lead(first((1, 2))))
+    with patch("oncelog.cluster.fetcher.pack_follower_fetch", packed):
+        follower.follow(leader)
+        await leader.replica().until(lambda log: leader.replica().fetches > 0)
+    assert waits[0] == wait_ms

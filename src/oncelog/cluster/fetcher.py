@@ -5,8 +5,9 @@ with an answer.
 
 A fetch costs both brokers some microseconds for each partition that it names. So those that had records a moment ago
 are asked for by a connection of their own, again and again, and all the quiet ones by the other, where a fetch waits
-until one of them has some. A connection takes a partition over by naming it, so that there is always a fetch that waits
-for it; for a moment there are two, and of their answers the second is no longer what is asked for.
+until one of them has some, for two seconds at most. A connection takes a partition over by naming it, so that there is
+always a fetch that waits for it; for a moment there are two, and of their answers the second is no longer what is asked
+for.
 """
 
 import asyncio
@@ -33,6 +34,8 @@ from oncelog.wire.hot_client import FetchedPartition, read_fetch_answer
 logger = logging.getLogger(__name__)
 
 MAX_WAIT_MS = 500  # replica.fetch.wait.max.ms
+QUIET_TIMES = 4  # as long, where nothing is expected: it is answered as soon as there is something
+LEAST_LAG_MS = 8_000  # of replica.lag.time.max.ms: who waits must say in time that it is there
 MAX_BYTES = 10 * 2**20  # replica.fetch.response.max.bytes
 # Four times Kafka's replica.fetch.max.bytes: of batches of 1 MB several come by one fetch, a fifth more in a second.
 PARTITION_BYTES = 4 * 2**20
@@ -75,7 +78,8 @@ class _Asked:
 class _Line:
     """A connection to the leader, and what is asked for by it."""
 
-    def __init__(self) -> None:
+    def __init__(self, times: int = 1) -> None:
+        self._times = times
         self.followed: dict[Partition, float] = {}  # until when each has to wait
         self.peer: Peer | None = None
         self.in_fetch: dict[tuple[bytes, int], _Asked] | None = None
@@ -100,11 +104,15 @@ class _Line:
             self.hurry.cancel()
             self.hurry = None
 
+    @property
+    def most_wait_ms(self) -> int:
+        return self._times * MAX_WAIT_MS
+
     def wait_ms(self) -> int:
         """Not longer than one of them has to wait before it is asked for again."""
         now_s = asyncio.get_running_loop().time()
         left_s = (until_s - now_s for until_s in self.followed.values() if until_s > now_s)
-        return min([MAX_WAIT_MS, *(int(each * 1000) + 1 for each in left_s)])
+        return min([self.most_wait_ms, *(int(each * 1000) + 1 for each in left_s)])
 
 
 class Fetcher:
@@ -132,7 +140,8 @@ class Fetcher:
         self._suspected = suspected
         self._missed = missed
         self._epoch = epoch
-        self._quiet, self._busy = _Line(), _Line()
+        has_time = broker.settings.replica_lag_time_max_ms >= LEAST_LAG_MS
+        self._quiet, self._busy = _Line(QUIET_TIMES if has_time else 1), _Line()
         self._news_s: dict[Partition, float] = {}  # when those of the busy line had records
         self._woken: dict[Partition, None] = {}  # quiet ones that have had some since
         self._unsafe: set[Partition] = set()  # what has come of them is still being taken in
@@ -227,7 +236,7 @@ class Fetcher:
             line.correlation_id, f"broker-{self._broker.node_id}", self._request(line, wanted)
         )
         try:
-            frame = await peer.ask(request, MAX_WAIT_MS / 1000 + ANSWER_S)
+            frame = await peer.ask(request, line.most_wait_ms / 1000 + ANSWER_S)
         except PeerGone:
             if line.is_interrupted:
                 return
