@@ -16,6 +16,9 @@ public class ExactlyOnce {
         properties.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, args[0]);
         String guarantee = args.length > 5 ? args[5] : StreamsConfig.EXACTLY_ONCE_V2;
         properties.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, guarantee);
+        if (args.length > 6) {
+            properties.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, args[6]);
+        }
         // It does not leave its group when it ends.
         properties.put(StreamsConfig.consumerPrefix(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG), "6000");
         properties.put(StreamsConfig.STATE_DIR_CONFIG, args[2]);
