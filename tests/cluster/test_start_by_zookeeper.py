@@ -77,6 +77,7 @@ def test_a_server_in_this_process_is_a_broker_among_those_that_agree_there() -> 
         oncelog.Server(settings={**settings, "node.id": 1}) as first,
         oncelog.Server(settings={**settings, "node.id": 2}) as second,
     ):
+        until(lambda: len(first.service.broker.cluster.members) == 2, "the first broker to see the second one")
         produce(first.client_config, b"one")
         admin = Admin(second.client_config)
         (partition,) = admin.list_topics("orders").topics["orders"].partitions.values()
