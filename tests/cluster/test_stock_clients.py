@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 
+import oncelog
 from oncelog.cluster.parent import Parent, copies
 from tests.cluster.elections import Elections, Harm
 from tests.cluster.stock.checks import check_reading
@@ -147,3 +150,22 @@ def is_shared(*members: Member) -> bool:
 
 def is_all_read(writing: Writing, *members: Member) -> bool:
     return len({each.number for member in members for each in member.seen}) == writing.sent
+
+
+@pytest.mark.thorough
+def test_an_admin_client_that_was_told_a_controller_which_is_killed_asks_another() -> None:
+    """It does not wait for that one to come back until `socket.timeout.ms` is over, a minute."""
+    with oncelog.Server(brokers=3) as server:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap_servers.split(",")[0]})
+        controller = admin.describe_cluster().result(PATIENCE_S).controller.id
+
+        def is_made() -> bool:
+            made = admin.create_topics([NewTopic("meanwhile", 1)], request_timeout=PATIENCE_S // 3)
+            try:
+                made["meanwhile"].result()
+            except KafkaException as error:
+                return bool(error.args[0] == KafkaError.TOPIC_ALREADY_EXISTS)
+            return True
+
+        server.kill(controller)
+        until(is_made, "a topic to be made", give_up_seconds=PATIENCE_S / 2)
