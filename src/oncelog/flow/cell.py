@@ -150,7 +150,7 @@ class Cell:
     def fetched(self, input: int, records: Records, next_offset: int, now: Now) -> None:
         """With nothing where the input is at its end."""
         self._context.now = now
-        self.sources[input].add(records, next_offset, now)
+        self.sources[input].add(self._context.work.dated(input, records), next_offset, now)
 
     def at_its_end(self, input: int, now: Now) -> None:
         """The input still is, so its time goes on; what is asked for stays so."""

@@ -280,6 +280,10 @@ class Work(ABC):
         """The next plan begins here."""
         self.planned_at_ms = self.watermark_ms
 
+    def dated(self, input: int, records: Records) -> Records:
+        """With the times that their topic has for them, before they are planned. Of those that have them the same."""
+        return records
+
     @abstractmethod
     def run(self, input: int, records: Records, most: int) -> Stepped:
         """What is due, and the records, until this many timers have fired."""

@@ -5,6 +5,7 @@ user's functions, and a call for each operation; what is needed once for a run (
 batches) is made once for a run.
 """
 
+from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.flow.codecs import Codec, check_class, class_of, decoded, raw
 from oncelog.flow.formats import ERROR, SOURCE, STAGE, TIME
-from oncelog.flow.messages import EMPTY, Changes, HourRows, Outputs, Records, Row, Stepped, Unworkable, Work
+from oncelog.flow.messages import EMPTY, Changes, HourRows, Outputs, Records, Row, Stepped, Unworkable, Work, plain
 from oncelog.flow.parts import Branch, FileSink, Node, Part, Sink
 from oncelog.flow.routing import Route
 from oncelog.flow.scope import Kept, PlainHeaders, Push, Scope, Tells
 from oncelog.flow.stepping import Old, StepStates, TimedStates, Trail
+from oncelog.flow.topics import Topic
 from oncelog.slots import Place
 from oncelog.slots.comparing import plain_headers
 
@@ -112,6 +114,13 @@ class PartWork(Work):
         due = [found[0] for states in self._timed if (found := states.next())]
         return min(due, default=None)
 
+    def dated(self, input: int, records: Records) -> Records:
+        branch = self._inputs[input].branch
+        if not _says_time(branch) or not len(records.offsets):
+            return records
+        times = _times_of(branch.source, records)
+        return records._replace(times=memoryview(array("q", times)) if isinstance(records.times, memoryview) else times)
+
     def run(self, input: int, records: Records, most: int) -> Stepped:
         for states in self._states.values():
             states.begin_run()
@@ -163,13 +172,15 @@ class PartWork(Work):
         if self._takes_columns:
             return
         branch, self._source, push = self._inputs[input]
-        decode_key, decode_value = branch.source.key.decode, branch.source.value.decode
+        source, says_time = branch.source, _says_time(branch)
+        decode_key = source.key.decode
+        decode_value = source.decode_timed if says_time else source.value.decode
         takes_null_key = branch.source.key.takes_null
         takes_null = branch.is_table or branch.source.value.takes_null
         trail = self.trail
         self._records = records
         columnar = self._columnar.get(push)
-        if columnar is not None and len(self._inputs) == 1 and not self._timed:
+        if columnar is not None and len(self._inputs) == 1 and not self._timed and not says_time:
             if self._has_loops(records) and self._run_columns(columnar, records, takes_null):
                 return
             decode_value = decode_value if columnar.reads_values else _as_it_is
@@ -428,7 +439,7 @@ def takes_columns(part: Part) -> bool:
     """Files of records as they come."""
     source, operations, *_ = part.branches[0]
     is_raw = source.key.name == source.value.name == raw.name
-    return part.files is not None and part.files.kind is bytes and is_raw and not operations
+    return part.files is not None and part.files.kind is bytes and is_raw and not operations and source.time is None
 
 
 def rows_of(sink: FileSink, branch: Branch, cell: int, scope: Scope, trail: Trail | None) -> "Rows":
@@ -440,6 +451,22 @@ def rows_of(sink: FileSink, branch: Branch, cell: int, scope: Scope, trail: Trai
 def _tells_time(branch: Branch) -> bool:
     """By its records."""
     return not branch.is_derived and not branch.is_table
+
+
+def _says_time(branch: Branch) -> bool:
+    """Values do, and not their records. Behind `through` it is known."""
+    return branch.source.time is not None and not branch.is_derived
+
+
+def _times_of(topic: Topic[Any, Any], records: Records) -> list[int]:
+    """One that cannot be told is the record's own: when its turn comes it cannot be worked on, for the same reason."""
+    times = []
+    for value, time_ms in zip(records.values, plain(records.times), strict=True):
+        try:
+            times.append(time_ms if value is None else topic.time_of(topic.value.decode(value)))
+        except RAISED:
+            times.append(time_ms)
+    return times
 
 
 def _as_it_is(value: bytes) -> bytes:

@@ -1,14 +1,18 @@
 """Topics as users name them, and records that are sent to them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from oncelog.flow.codecs import Codec, optional, raw
+from oncelog.flow.functions import check_function
 from oncelog.records.murmur2 import murmur2
 from oncelog.slots.comparing import Headers
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+MOST_TIME_MS: Final = 253_402_300_799_999  # the end of the year 9999: what is beyond are microseconds
 
 
 class Sent(NamedTuple):
@@ -27,6 +31,11 @@ class Topic(Generic[K, V]):
     key: Codec[K]
     value: Codec[V]
     partitions: int = 1
+    time: Callable[[V], int] | None = None  # when it happened, where the value says it and not the record
+
+    def __post_init__(self) -> None:
+        if self.time is not None:
+            check_function(f"topic {self.name}: time", self.time, "value")
 
     def sent(self, key: K, value: V, at_ms: int = 0, headers: Headers = ()) -> Sent:
         data = None if value is None and self.value.takes_null else self.value.encode(value)
@@ -36,6 +45,20 @@ class Topic(Generic[K, V]):
     def tombstone(self, key: K, at_ms: int = 0) -> Sent:
         """Deletes the row of this key, in a table."""
         return Sent(self, self.key.encode(key), None, at_ms)
+
+    def time_of(self, value: V) -> int:
+        """As the value says it."""
+        assert self.time is not None
+        time_ms = self.time(value)
+        if not isinstance(time_ms, int) or not 0 <= time_ms <= MOST_TIME_MS:
+            raise ValueError(f"its time is {time_ms!r}, where an int is expected: milliseconds since 1970")
+        return time_ms
+
+    def decode_timed(self, data: bytes) -> V:
+        """A value that says its time."""
+        value = self.value.decode(data)
+        self.time_of(value)
+        return value
 
     def partition_of(self, key: bytes) -> int:
         """As Java's producer places it."""

@@ -271,6 +271,7 @@ class _Trying:
         self._taken = [0] * len(inputs)
         marks = [each.mark_ms for each in past.base.inputs]
         self._fold = Fold(PartWork(part, cell), dict(past.state), marks)
+        self._inputs = [self._fold.work.dated(at, there) for at, there in enumerate(self._inputs)]
         self._pending = _ranges(past.base)
         self._is_planned = part.has_plan
 

@@ -144,7 +144,7 @@ def fold(duty: Duty, topics: Topics, order: Iterable[Range], tables: Tables) -> 
             )
         due = _due(topics[place], rows, taken[each.input], each.end)
         taken[each.input] += len(due.offsets)
-        folded.take(each.input, due)
+        folded.take(each.input, folded.work.dated(each.input, due))
         folded.mark(each.input, each.mark_ms)
     for index, (place, position) in enumerate(zip(duty.inputs, taken, strict=True)):
         if index in tables:
