@@ -3,8 +3,9 @@
 import pytest
 
 from oncelog.client import AdminClient, TopicPartition
-from oncelog.flow import FlowFailed
-from tests.runner.flows import Billing
+from oncelog.flow import Flow, FlowFailed, Topic, json_of, text
+from tests.cli.running import Oncelog
+from tests.runner.flows import Billing, Owed, everything
 from tests.waiting import until
 
 
@@ -76,3 +77,44 @@ def test_a_topic_that_is_made_again_under_way(billing: Billing) -> None:
     until(run.exception, "word of the new topic")
     run.stop()
     assert f"its input {billing.orders.name} was deleted and made again while it ran" in str(run.exception())
+
+
+def counting(billing: Billing, start: str | int) -> Flow:
+    flow = Flow(billing.name, version="1")
+    read = flow.read(billing.orders, start=start)  # type: ignore[arg-type]
+    read.map(lambda order: Owed(order.amount)).write(billing.sums)
+    return flow
+
+
+def run(billing: Billing, start: str | int) -> int:
+    counting(billing, start).run(billing.properties, until="end")
+    return len(billing.written())
+
+
+def test_a_flow_that_begins_at_the_end_has_what_comes_from_its_first_start_on(billing: Billing) -> None:
+    """Also where no later start finds anything committed."""
+    billing.send(range(10))
+    assert run(billing, "latest") == 0
+    looked = Oncelog(billing.servers)("flow describe", billing.name, "-J").json
+    assert [each["lag"] for each in looked["stages"][0]["cells"][0]["inputs"]] == [0]
+    billing.send(range(10, 15))
+    assert run(billing, "latest") == 5
+    billing.send(range(15, 20))
+    assert run(billing, "latest") == 10
+    Oncelog(billing.servers)("flow reset", billing.name)
+    assert run(billing, "latest") == 30, "a reset says where it begins"
+
+
+def test_a_flow_begins_with_what_came_since_a_time(billing: Billing) -> None:
+    then_ms = 1_700_000_000_000
+    billing.send_at(range(then_ms, then_ms + 10))
+    assert run(billing, then_ms + 4) == 6
+    copy = Topic(f"{billing.name}-copy", text, json_of(Owed), partitions=2)
+    billing.make_topics(copy)
+    counting(billing, "latest").backfill("all", billing.properties, into={billing.sums: copy})
+    assert len(everything(billing.servers, copy.name)) == 10
+
+
+def test_what_is_no_start_is_refused(billing: Billing) -> None:
+    with pytest.raises(ValueError, match="is read from start='beginning'; it is 'earliest', 'latest', or a time"):
+        counting(billing, "beginning")

@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from oncelog.flow.parts import Branch, Node, Part
+from oncelog.flow.parts import EARLIEST, Branch, Node, Part
 from oncelog.flow.program import Program
 from oncelog.flow.topics import Dead, Topic
 
@@ -63,7 +63,9 @@ class Moved:
         dead = None if branch.otherwise is None else self.topic(branch.otherwise.topic)
         otherwise = None if dead is None else Dead(dead.name, dead.partitions)
         operations = tuple(self._with_table(node) for node in branch.operations)
-        return branch._replace(source=self.topic(branch.source), operations=operations, otherwise=otherwise)
+        return branch._replace(
+            source=self.topic(branch.source), operations=operations, otherwise=otherwise, start=EARLIEST
+        )
 
     def _with_table(self, node: Node) -> Node:
         if node.table is None:

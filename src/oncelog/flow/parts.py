@@ -12,6 +12,8 @@ from oncelog.flow.topics import Dead, Topic
 SAME: Final = "the same"
 OTHER: Final = "another"
 ROOM: Final = "oncelog.flow."
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
 
 
 class Sink(NamedTuple):
@@ -97,6 +99,7 @@ class Branch(NamedTuple):
     otherwise: Dead | None = None
     has_headers: bool = False  # that operations look at
     is_table: bool = False  # its records are rows, that the others are joined with
+    start: str | int = EARLIEST  # where it is read from at first: or LATEST, or what came since a time
 
 
 @dataclass(frozen=True)

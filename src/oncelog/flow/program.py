@@ -24,7 +24,7 @@ from oncelog.flow.operations.state import with_state, with_timers
 from oncelog.flow.operations.totals import add, count_columns, latest_columns, one, replace, sum_columns, totals
 from oncelog.flow.operations.windows import Window, in_time, windows
 from oncelog.flow.operations.windows import late as late_ones
-from oncelog.flow.parts import OTHER, SAME, Branch, FileSink, Node, Part, Sink
+from oncelog.flow.parts import EARLIEST, LATEST, OTHER, SAME, Branch, FileSink, Node, Part, Sink
 from oncelog.flow.scope import Context, Make, Push, Scope
 from oncelog.flow.stepping import Old, Upgrade
 from oncelog.flow.topics import Dead, Topic
@@ -364,11 +364,18 @@ class Program:
         wait_ms: int = 0,
         otherwise: Dead | None = None,
         headers: bool = False,
+        start: Literal["earliest", "latest"] | int = "earliest",
     ) -> Stream[K, V]:
         """`wait_ms`: how much older than those before it a record may be, and still be in time. `headers`: functions
-        look at them, as `at.headers`."""
+        look at them, as `at.headers`. `start`: where a flow that has never read it begins, and where it was then; a
+        number is a time in milliseconds, by the times that the log has."""
+        if start not in (EARLIEST, LATEST) and not (isinstance(start, int) and start >= 0):
+            raise ValueError(
+                f"flow {self.name}: {topic.name} is read from start={start!r}; it is {EARLIEST!r}, {LATEST!r}, or a "
+                "time in milliseconds since 1970"
+            )
         self.codecs += [topic.key.name, topic.value.name]
-        branch = Branch(topic, wait_ms=wait_ms, otherwise=otherwise or self.otherwise, has_headers=headers)
+        branch = Branch(topic, wait_ms=wait_ms, otherwise=otherwise or self.otherwise, has_headers=headers, start=start)
         return self.begin(name or topic.name, (branch,))
 
     def table(

@@ -8,7 +8,7 @@ Runs come and go for as long as a flow lives. Of each kind of fact that does the
 run removes those before, with all attempts that did not count, so no later one of these counts instead.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from itertools import islice
 from typing import Annotated, Final
@@ -29,12 +29,19 @@ class FlowParts(Entry, frozen=True, kw_only=True):
     parts: Annotated[list[tuple[Name, Name, Name]], msgspec.Meta(max_length=MOST_PLACES)]  # stage, from, to
 
 
+class Start(msgspec.Struct, frozen=True, array_like=True):
+    topic_id: Name
+    offsets: Annotated[list[Count], msgspec.Meta(max_length=MOST_PLACES)]  # by partition
+
+
 class Cells(Entry, frozen=True, kw_only=True):
-    """How many cells a stage has: for ever, since state and slots are theirs."""
+    """How many cells a stage has: for ever, since state and slots are theirs. Of inputs that are not read from their
+    beginning it says where the first cells were to begin, by topic."""
 
     nonce: Nonce
     stage: Name
     cells: Count
+    starts: dict[Name, Start] = msgspec.field(default_factory=dict)
 
 
 class Run(Entry, frozen=True, kw_only=True):
@@ -73,11 +80,6 @@ class Control(Entry, frozen=True, kw_only=True):
     nonce: Nonce
     number: Count  # one behind that of the newest that counts
     order: Order
-
-
-class Start(msgspec.Struct, frozen=True, array_like=True):
-    topic_id: Name
-    offsets: Annotated[list[Count], msgspec.Meta(max_length=MOST_PLACES)]  # by partition
 
 
 class Reset(Entry, frozen=True, kw_only=True):
@@ -173,6 +175,13 @@ class FlowRegister(Register):
     def cells(self, stage: str) -> int | None:
         found = self._content(("cells", stage))
         return found.cells if isinstance(found, Cells) else None
+
+    def starts(self, stage: str) -> Mapping[str, Start]:
+        """Where its inputs are read from by who has committed nothing, of those that begin sooner."""
+        reset, found = self.resets.get(stage), self._content(("cells", stage))
+        if reset is not None:
+            return reset.starts[stage]
+        return found.starts if isinstance(found, Cells) else {}
 
     @property
     def stages(self) -> list[Cells]:

@@ -1,12 +1,13 @@
 """What a process that starts a flow agrees upon with all others, in the flow's register."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
 from oncelog.client.door import RegisterKind, TopicKeeper, end_offsets, topic_keeper
 from oncelog.flow.errors import FlowRefused
+from oncelog.flow.parts import EARLIEST, LATEST
 from oncelog.flow.register import (
     Cells,
     Finished,
@@ -14,13 +15,13 @@ from oncelog.flow.register import (
     FlowParts,
     FlowRegister,
     Order,
-    Reset,
     Run,
+    Start,
     Stopped,
     encoded,
 )
 from oncelog.runner.cluster import Cluster
-from oncelog.runner.layout import Layout, TopicIds
+from oncelog.runner.layout import Layout, StageLayout, TopicIds
 from oncelog.runner.unread import to_read_all
 
 PATIENCE_MS: Final = 60_000
@@ -67,7 +68,7 @@ class Agreement:
             await self._topic.create()
         await self._topic.check_config()
         self._known = await self._topic.read()
-        flow_id = await self._agree_on_the_flow()
+        flow_id = await self._agree_on_the_flow(ids)
         self._check_journals(ids)
         run, nonce = run_id or uuid4().hex, uuid4().hex
         stands = self._known.run(run)
@@ -135,15 +136,15 @@ class Agreement:
     def _reset_command(self) -> str:
         return self._cluster.command("flow reset", self._layout.flow)
 
-    def reset_of(self, stage: str) -> Reset | None:
-        return self._known.resets.get(stage)
+    def starts(self, stage: str) -> Mapping[str, Start]:
+        return self._known.starts(stage)
 
     @property
     def is_paused(self) -> bool:
         """As it was last looked at."""
         return self._known.order is Order.PAUSE
 
-    async def _agree_on_the_flow(self) -> str:
+    async def _agree_on_the_flow(self, ids: TopicIds) -> str:
         layout = self._layout
         if self._known.flow_parts is None:
             await self._say(FlowParts(nonce=uuid4().hex, parts=layout.parts))
@@ -152,25 +153,37 @@ class Agreement:
         check_is_this_flow(layout, self._known)
         for stage in layout.stages:
             if self._known.cells(stage.name) is None:
-                await self._say(Cells(nonce=uuid4().hex, stage=stage.name, cells=stage.cells))
+                starts = await self._starts_of(stage, ids)
+                await self._say(Cells(nonce=uuid4().hex, stage=stage.name, cells=stage.cells, starts=starts))
         check_is_this_flow(layout, self._known)
         return stands.nonce
+
+    async def _starts_of(self, stage: StageLayout, ids: TopicIds) -> dict[str, Start]:
+        """Where inputs are now that are read from their end on, or from a time."""
+        found = {}
+        for branch in stage.part.inputs:
+            if branch.start != EARLIEST:
+                name = branch.source.name
+                offsets = await self._offsets(None if branch.start == LATEST else int(branch.start), [name])
+                found[name] = Start(ids.id_of(name), offsets[name])
+        return found
 
     async def _say(self, entry: FlowEntry, removed: Collection[bytes] = ()) -> None:
         """Whether it counts is seen in what was read afterwards."""
         self._known = await self._topic.append(self._known, [encoded(entry), *((key, None) for key in removed)])
 
-    async def _offsets(self, time_ms: int | None) -> dict[str, list[int]]:
-        """Of what the flow does not feed itself: where a time is; their ends, as they are now, where none is given or
-        nothing is of that time or later."""
+    async def _offsets(self, time_ms: int | None, names: Collection[str] = ()) -> dict[str, list[int]]:
+        """Of these, or of what the flow does not feed itself: where a time is; their ends, as they are now, where none
+        is given or nothing is of that time or later."""
         layout = self._layout
-        places = [(name, index) for name in sorted(layout.sources) for index in range(layout.partitions[name])]
+        names = names or layout.sources
+        places = [(name, index) for name in sorted(names) for index in range(layout.partitions[name])]
         is_committed = self._cluster.reading.isolation_level == "read_committed"
         found = await end_offsets(self._cluster.brokers, places, read_committed=is_committed)
         if time_ms is not None:
             then = await end_offsets(self._cluster.brokers, places, time_ms, read_committed=is_committed)
             found |= {place: offset for place, offset in then.items() if offset >= 0}
-        return {name: [found[name, index] for index in range(layout.partitions[name])] for name in layout.sources}
+        return {name: [found[name, index] for index in range(layout.partitions[name])] for name in names}
 
 
 def _goes_on(then: Collection[tuple[str, str, str]], now: Collection[tuple[str, str, str]]) -> bool:

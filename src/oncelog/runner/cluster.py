@@ -54,7 +54,7 @@ _OWN: Final = {"allow.auto.create.topics": "false"}
 _ONCE: Final = {"enable.idempotence": ("true", "1"), "request.required.acks": ("all", "-1")}
 _NOT_HERE: Final = {
     "group.id": "positions are in the flow's journals",
-    "auto.offset.reset": "a flow begins where its inputs begin",
+    "auto.offset.reset": "a flow begins where its inputs begin, or where `read(start=)` says",
     "partitioner": "keys are placed as Java's producer places them (murmur2)",
     "oncelog.pid": "the cells of a flow have producer ids of their own",
 }

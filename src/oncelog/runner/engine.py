@@ -123,7 +123,7 @@ class Engine:
             self.done.set()
             return
         begun = found.ids.since(self.agreed.starts)
-        ids = {each.name: begun.after(self.agreement.reset_of(each.name), each.name) for each in self.layout.stages}
+        ids = {each.name: begun.after(self.agreement.starts(each.name)) for each in self.layout.stages}
         limits = Limits(forget_after_ms=found.forget_after_ms, commit_bytes=found.commit_bytes)
         every = {layout.name: range(layout.cells) for layout in self.layout.stages}
         share = self._share or Share(every, Tenancy(CLOCK.now().wall_ms, 0))

@@ -55,8 +55,7 @@ async def trials(
             raise FlowRefused(f"flow {layout.flow}, stage {stage.name}: {why}.{remedy}")
         places = [(name, cell) for name in stage.inputs for cell in range(stage.cells)]
         starts = await end_offsets(brokers, places, EARLIEST)
-        reset = register.resets.get(stage.name)
-        begins_at = TopicIds(ids.ids).after(reset, stage.name).log_starts
+        begins_at = TopicIds(ids.ids).after(register.starts(stage.name)).log_starts
         for cell in range(stage.cells):
             here = stage.stage(layout.flow, cell, TopicIds(ids.ids, starts))
             past = await _past(look, stage, here, [begins_at.get((name, cell), 0) for name in stage.inputs], most)

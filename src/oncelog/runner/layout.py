@@ -8,8 +8,9 @@ from oncelog.flow.description import Input, OutputPlace, Stage
 from oncelog.flow.errors import FlowRefused
 from oncelog.flow.parts import Part
 from oncelog.flow.program import Program
-from oncelog.flow.register import Reset
+from oncelog.flow.register import Start
 from oncelog.slots import AnyPlace, Place
+from oncelog.slots import Place
 
 PREFIX: Final = "oncelog.flow."
 MOST_LETTERS: Final = 249  # of a topic's name
@@ -71,9 +72,8 @@ class TopicIds:
     def id_of(self, topic: str) -> str:
         return self.ids.get(topic, "")
 
-    def after(self, reset: Reset | None, stage: str) -> "TopicIds":
-        """For a stage that was to begin anew: its inputs may be read from later on than they begin."""
-        starts = {} if reset is None else reset.starts[stage]
+    def after(self, starts: Mapping[str, Start]) -> "TopicIds":
+        """For a stage whose inputs are read from later on than they begin."""
         return self.since(
             {topic: start.offsets for topic, start in starts.items() if start.topic_id == self.id_of(topic)}
         )

@@ -106,6 +106,10 @@ class Looking:
                     if name in known and cell < len(known[name].partitions)
                 ]
                 starts = await end_offsets(self.cluster.brokers, there, EARLIEST)
+                later = register.starts(stage.stage)
+                starts |= {
+                    (name, at): max(starts[name, at], later[name].offsets[at]) for name, at in there if name in later
+                }
                 is_there = f"{PREFIX}{flow}.{stage.stage}" in known
                 journal, damage = Journal(), ""
                 try:
