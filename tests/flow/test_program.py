@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from oncelog.flow import Context, Dead, Flow, FlowRefused, Stopped, Topic, json_of, one_of, optional, text
+from oncelog.flow import Context, Dead, Flow, FlowRefused, Stopped, Topic, json_of, msgpack_of, one_of, optional, text
 from oncelog.runner.layout import Layout
 from tests.repo.tree import ROOT
 
@@ -263,3 +264,19 @@ def test_a_stream_may_end_where_it_is_passed_through_a_topic_or_taken_by_another
     passed = Flow("f", version="1")
     passed.read(events).through(ledger, key=lambda event: event.customer)
     assert len(passed.simulate(SENT)[ledger]) == len(SENT)
+
+
+def test_messagepack_is_written_and_read_of_the_same_types(tmp_path: Path) -> None:
+    packed, counts = Topic("packed", text, msgpack_of(Order)), Topic("counts", text, msgpack_of(int))
+    flow = Flow("f", version="1")
+    read = flow.read(packed)
+    read.count("n").write(counts)
+    read.files(str(tmp_path), every_ms=0)
+    sent = packed.sent("a", Order("anna", 5))
+    assert sent.value == msgspec.msgpack.encode({"customer": "anna", "amount": 5})
+    done = flow.simulate([sent, sent], crashes=True)
+    assert done[counts][-1] == ("a", 2)
+    assert [row["customer"] for rows in done.files[str(tmp_path)].values() for row in rows] == ["anna", "anna"]
+    assert pickle.loads(pickle.dumps(packed)).value.decode(sent.value) == Order("anna", 5)
+    with pytest.raises(ValueError, match="there is no MessagePack of it"):
+        msgpack_of(object)

@@ -2,7 +2,7 @@
 
 from oncelog.flow.cell import Cell
 from oncelog.flow.cleanup_job import cleanup
-from oncelog.flow.codecs import Codec, json_of, one_of, optional, raw, text
+from oncelog.flow.codecs import Codec, json_of, msgpack_of, one_of, optional, raw, text
 from oncelog.flow.description import Holder, Input, Limits, OutputPlace, Stage
 from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.flow.flows import Flow, Run
@@ -33,6 +33,7 @@ __all__ = [
     "Window",
     "cleanup",
     "json_of",
+    "msgpack_of",
     "one_of",
     "optional",
     "raw",

@@ -61,13 +61,15 @@ def decoded(cells: Sequence[bytes | None], decode: Callable[[bytes], Any]) -> It
 def json_of(kind: type[T]) -> Codec[T]:
     """JSON of a dataclass, a msgspec.Struct, or whatever else msgspec knows."""
     encode = msgspec.json.Encoder(order="deterministic").encode
-    try:
-        name = f"json {shape_of(kind)}"
-    except TypeError as error:
-        raise ValueError(
-            f"json_of({kind!r}): there is no JSON of it ({error}). Give it a dataclass or a Struct"
-        ) from None
+    name = f"json {_known_shape(kind, 'json_of', 'JSON')}"
     return Codec(name, encode, _decoder(kind), (json_of, (kind,)))
+
+
+def msgpack_of(kind: type[T]) -> Codec[T]:
+    """MessagePack of the same types."""
+    encode = msgspec.msgpack.Encoder(order="deterministic").encode
+    name = f"msgpack {_known_shape(kind, 'msgpack_of', 'MessagePack')}"
+    return Codec(name, encode, _decoder(kind, msgspec.msgpack.Decoder), (msgpack_of, (kind,)))
 
 
 def foreign_fields(codec: Codec[Any], stored: bytes) -> list[str]:
@@ -113,7 +115,7 @@ def one_of(*kinds: type[Any]) -> Codec[Any]:
 
 def kind_of(codec: Codec[Any]) -> Any:
     """The type of what it makes; None where it does not say."""
-    if codec.made_by is not None and codec.made_by[0] is json_of:
+    if codec.made_by is not None and codec.made_by[0] in (json_of, msgpack_of):
         return codec.made_by[1][0]
     return {text.name: str, raw.name: bytes}.get(codec.name)
 
@@ -123,7 +125,7 @@ def class_of(codec: Codec[Any]) -> type | None:
     made = codec.made_by
     if made and made[0] is optional:
         return class_of(made[1][0])
-    kind = made[1][0] if made and made[0] is json_of else None
+    kind = made[1][0] if made and made[0] in (json_of, msgpack_of) else None
     seen = inspect.StructType | inspect.DataclassType | inspect.StrType | inspect.IntType
     return kind if isinstance(kind, type) and isinstance(info_of(kind), seen) else None
 
@@ -140,10 +142,19 @@ def check_classes(kind: type | None, values: Collection[object], *, takes_null: 
                 check_class(kind, value)
 
 
-def _decoder(kind: type[T]) -> Callable[[bytes], T]:
-    decode = msgspec.json.Decoder(kind).decode
+def _decoder(kind: type[T], form: Any = msgspec.json.Decoder) -> Callable[[bytes], T]:
+    decode: Callable[[bytes], T] = form(kind).decode
     info_of(kind)
     return decode
+
+
+def _known_shape(kind: type[Any], maker: str, form: str) -> str:
+    try:
+        return shape_of(kind)
+    except TypeError as error:
+        raise ValueError(
+            f"{maker}({kind!r}): there is no {form} of it ({error}). Give it a dataclass or a Struct"
+        ) from None
 
 
 def shape_of(kind: type[Any]) -> str:
