@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from oncelog.cli.parts.endings import failure, nearest
+from oncelog.cli.parts.flow_cleanup import cleanup
 from oncelog.cli.parts.flow_runs import metrics_option, work
 from oncelog.cli.parts.flow_trials import ends_with_2_where_it_cannot, lines_of_trial, told_of_trial
 from oncelog.cli.parts.flows import (
@@ -72,6 +73,9 @@ TRIAL_COLUMNS = (
 @click.group(name="flow", cls=ListsAtFirst)
 def command() -> None:
     """Run flows, list them, and look at how far they are; without a command: list."""
+
+
+command.add_command(cleanup)
 
 
 @command.command()
@@ -231,7 +235,9 @@ def state(to: Connecting, limit: int, name: str, step: str, key: str | None) -> 
         found = []
         async for cell in look.cells(name, await register_of(look, name)):
             for each, stored in cell.journal.state.items():
-                steps.add(each.partition(b"\0")[0].decode(errors="replace"))
+                of, zero, _ = each.partition(b"\0")
+                if zero:  # and not the time of totals, say
+                    steps.add(of.decode(errors="replace"))
                 if each == wanted or (wanted is None and each.startswith(prefix)):
                     found.append(told_of_state(cell.stage, cell.cell, each.removeprefix(prefix), stored))
                     if len(found) > limit:
@@ -240,8 +246,8 @@ def state(to: Connecting, limit: int, name: str, step: str, key: str | None) -> 
 
     found = looked(to, asked)
     if not found and step not in steps:
-        known = f"the steps with states are {', '.join(sorted(steps))}" if steps else "it has committed no state at all"
-        raise failure(f"flow {name} has committed no state of a step {step}{nearest(step, steps)}; {known}")
+        known = f"steps with states are {', '.join(sorted(steps))}" if steps else "there is no state of any step"
+        raise failure(f"no key of flow {name} has a state of a step {step} now{nearest(step, steps)}; {known}")
     if not found:
         raise failure(f"step {step} of flow {name} has no state of the key {key}: without a key all are shown")
     for told in found[:limit]:
