@@ -104,13 +104,19 @@ class SparkEngine(WatchingEngine):
                 await self._watch.agreement.stop(self._start)
                 await self.done.wait()
         if not self.done.is_set():
-            self._cancel(*self._groups)
-            self.done.set()
+            try:
+                self._cancel(*self._groups)
+            finally:
+                self.done.set()
 
     def _cancel(self, *groups: str) -> None:
         context = context_of(self._spark)
-        for group in groups if context is not None else ():
-            context.cancelJobGroup(group)
+        try:
+            for group in groups if context is not None else ():
+                context.cancelJobGroup(group)
+        except Exception as error:
+            if not is_gone(error):  # and its jobs with it
+                raise
 
     async def close(self) -> None:
         try:
