@@ -280,3 +280,20 @@ def test_messagepack_is_written_and_read_of_the_same_types(tmp_path: Path) -> No
     assert pickle.loads(pickle.dumps(packed)).value.decode(sent.value) == Order("anna", 5)
     with pytest.raises(ValueError, match="there is no MessagePack of it"):
         msgpack_of(object)
+
+
+@pytest.mark.parametrize(("signalled", "until", "code"), [(15, "end", 143), (15, None, None), (None, "end", None)])
+def test_a_run_that_a_signal_keeps_from_its_end_is_not_taken_for_finished(
+    monkeypatch: pytest.MonkeyPatch, signalled: int | None, until: str | None, code: int | None
+) -> None:
+    class Stopped:
+        def work(self) -> int | None:
+            return signalled
+
+    monkeypatch.setattr(Flow, "start", lambda *about, **more: Stopped())
+    if code is None:
+        billing().run({}, until=until)
+        return
+    with pytest.raises(SystemExit) as ended:
+        billing().run({}, until=until)
+    assert ended.value.code == code

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from oncelog.flow.backfilling import Target, beside
 from oncelog.flow.program import Program
 from oncelog.flow.simulating import SEEDS, Crashes, Simulated, simulate
 from oncelog.flow.topics import Sent
+
+SIGNALLED: Final = 128  # and the number: as a shell says of a process that ended by a signal
 
 
 class Run(Protocol):
@@ -63,11 +65,14 @@ class Flow(Program):
     ) -> None:
         """In this process, until Ctrl-C or SIGTERM; with `until="end"` up to where its inputs end now. A run with a
         `run_id` that was begun before is the same run and has its ends; one that is finished is not repeated.
+        A run with an end that a signal stops before raises SystemExit, so that nobody takes it for finished.
         `metrics="HOST:PORT"`: Prometheus text is served at /metrics there.
 
         With a Spark session the cells are at work in Spark's tasks: `tasks=` says in how many at a time, by default all
         slots but one, and `tenure=` for how many seconds a task holds its cells (300)."""
-        self.start(properties, spark=spark, until=until, run_id=run_id, **options).work()
+        signalled = self.start(properties, spark=spark, until=until, run_id=run_id, **options).work()
+        if signalled is not None and until is not None:
+            raise SystemExit(SIGNALLED + signalled)
 
     def start(
         self,

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -153,3 +154,42 @@ async def test_a_stop_that_the_register_does_not_take_cancels_the_jobs(
     engine.stop()
     await asyncio.wait_for(engine.done.wait(), HANGS_S)
     assert context.cancelled == [job.group]
+
+
+async def test_a_python_of_tasks_that_lacks_a_module_is_soon_given_up_with_what_to_do(context: Context) -> None:
+    engine = Chained(Billing("b", "nowhere:1").flow(), context, left_s=60)
+
+    async def said(start: str) -> None: ...
+
+    engine.has_register(SimpleNamespace(stop=said))
+    chain = asyncio.ensure_future(engine.chain(0, engine.shares[0]))
+    for number in range(driving.MOST_OF_A_LACK):
+        await engine.begun.acquire()
+        failure = "a task failed: ImportError: oncelog.flow needs msgspec, which is not installed"
+        context.works[f"job {number}"].set_result(Outcome(False, failure=failure))
+    await asyncio.wait_for(chain, HANGS_S)
+    await asyncio.wait_for(engine.done.wait(), HANGS_S)
+    assert len(context.works) == driving.MOST_OF_A_LACK
+    assert "needs msgspec, which is not installed. Tasks run a Python that" in str(engine.failure)
+    assert f"PYSPARK_PYTHON={sys.executable}" in str(engine.failure)
+
+
+async def test_a_stop_comes_to_its_end_where_sparks_jvm_has_ended(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where all processes of a group are told to end."""
+
+    def refused(group: str) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(driving, "STOP_S", 0.01)
+    monkeypatch.setattr(context, "cancelJobGroup", refused)
+    engine = Chained(Billing("b", "nowhere:1").flow(), context, left_s=60)
+    engine.begin_job(0, engine.shares[0], 60)
+
+    async def hangs(start: str) -> None:
+        await asyncio.Event().wait()
+
+    engine.has_register(SimpleNamespace(stop=hangs))
+    engine.stop()
+    await asyncio.wait_for(engine.done.wait(), HANGS_S)

@@ -6,6 +6,7 @@ goodbye.
 import asyncio
 import json
 import logging
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -33,6 +34,11 @@ PAUSE_S: Final = 0.2  # before a job that failed is begun again; doubled while n
 MOST_PAUSE_S: Final = 5.0
 LASTS_S: Final = 10.0
 MOST_FAILURES: Final = 20  # in a row
+MOST_OF_A_LACK: Final = (
+    3  # the same where a task cannot import something: another try brings that on another host alone
+)
+FAILED: Final = "a task failed: "
+LACKS: Final = tuple(FAILED + each for each in ("ImportError", "ModuleNotFoundError"))
 POOL: Final = "oncelog"
 
 Cells = Mapping[str, Sequence[int]]
@@ -157,8 +163,8 @@ class SparkEngine(WatchingEngine):
             if outcome.failure and not outcome.stopped:
                 has_lasted = monotonic_s() - job.began_s >= LASTS_S
                 pause_s, failures = (PAUSE_S, 1) if has_lasted else (min(2 * pause_s, MOST_PAUSE_S), failures + 1)
-                if OUTRANKED in outcome.failure or failures >= MOST_FAILURES:
-                    self._failures.append(outcome.failure)
+                if OUTRANKED in outcome.failure or failures >= _most_failures(outcome.failure):
+                    self._failures.append(_with_remedy(outcome.failure))
                     self.stop()
                     break
                 _log.warning("flow %s: %s; it is begun again", self.layout.flow, outcome.failure)
@@ -234,9 +240,23 @@ class SparkEngine(WatchingEngine):
         except Exception as error:
             if is_gone(error):
                 return Outcome(False, failure=f"Spark's JVM has ended: {error}")
-            return Outcome(False, failure=f"a task failed: {words_of(str(error))}")
+            return Outcome(False, failure=FAILED + words_of(str(error)))
         is_complete, stopped, failure = json.loads(line)
         return Outcome(is_complete, [(stage, cell, why) for stage, cell, why in stopped], failure)
+
+
+def _most_failures(failure: str) -> int:
+    return MOST_OF_A_LACK if failure.startswith(LACKS) else MOST_FAILURES
+
+
+def _with_remedy(failure: str) -> str:
+    if not failure.startswith(LACKS):
+        return failure
+    return (
+        f"{failure}. Tasks run a Python that has not all that this program needs: make the session with "
+        f"`oncelog.spark.session()`, or set PYSPARK_PYTHON={sys.executable} before it is made; on other machines, the "
+        "Python that is there"
+    )
 
 
 def slots_for(spark: Any, flow: str) -> int:
