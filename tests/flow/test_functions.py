@@ -1,5 +1,6 @@
 """What users' functions and values are like that cannot be worked with, in words."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -56,7 +57,10 @@ def reading() -> Stream[str, Any]:
             "f: s: <lambda>(a, b) cannot be called with (state, val",
         ),
         (lambda stream: stream.step("s", lambda: 0, lambda a, b, c: 0), "json_of(<function"),
-        (lambda stream: stream.step("s", None, lambda a, b, c: 0), "f: the state of s begins as None(), which"),
+        (
+            lambda stream: stream.step("s", None, lambda a, b, c: 0),
+            "f: the state of s is made where there is none, by its type, and None is no type",
+        ),
         (lambda stream: stream.step("s", Paid, lambda a, b, c: 0), "f: the state of s begins as Paid(), which"),
         (lambda stream: stream.step("s", Owed, lambda a, b, c: 0, on_timer=max), "no error"),
         (
@@ -155,3 +159,41 @@ def test_an_exception_of_several_lines_is_told_in_one() -> None:
     flow.read(numbers).map(fails).write(counts)
     with pytest.raises(Stopped, match=r"offset 0 of numbers: ValueError: not this one \(test_functions.py, line \d+\)"):
         flow.simulate([numbers.sent("a", 1)])
+
+
+def of(flow: Flow) -> Any:
+    return flow.read(Topic("in", text, json_of(int)))
+
+
+TOPIC = "is no Topic. Make one with `Topic(name, key, value)`"
+WRONG: list[tuple[Callable[[Any], object], str]] = [
+    (lambda flow: Flow("f", version=cast(str, 1)), 'f: its version: 1 is no str. Say version="1"'),
+    (lambda flow: Topic("t", cast(Any, str), text), "t: its key: <class 'str'> is no Codec. Give `text`, `raw`"),
+    (lambda flow: Topic("t", text, text, partitions=0), "t: it has 0 partitions. Say 1 or more"),
+    (lambda flow: flow.read("in"), f"flow f: read: 'in' {TOPIC}"),
+    (lambda flow: flow.table("in"), f"flow f: table: 'in' {TOPIC}"),
+    (lambda flow: flow.read(Topic("t", text, text), otherwise="dead"), "read of t: otherwise: 'dead' is no Dead."),
+    (lambda flow: of(flow).write("out"), f"flow f: write: 'out' {TOPIC}"),
+    (lambda flow: of(flow).through("out", key=str), f"flow f: through: 'out' {TOPIC}"),
+    (lambda flow: of(flow).merge("m", flow.table(Topic("t", text, text))), "m merges: a Table is no Stream."),
+    (lambda flow: of(flow).join(Topic("t", text, text), max), "f: join: a Topic is no Table. Give `flow.table(topic)`"),
+    (lambda flow: of(flow).step("s", 0, lambda s, v, at: (s, [])), "and 0 is no type. Give int, or a dataclass"),
+    (lambda flow: of(flow).window("w", int, max, size_ms="1 minute"), "Both are milliseconds, as an int"),
+    (
+        lambda flow: (of(flow).write(Topic("out", text, json_of(int))), flow.simulate([])["out"]),
+        "what was simulated: 'out' is no Topic. Ask by the Topic or Dead",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "said"), WRONG)
+def test_what_is_given_in_the_place_of_another_is_named_with_what_to_give(
+    wrong: Callable[[Any], object], said: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        wrong(Flow("f", version="1"))
+
+
+def test_a_flow_that_writes_nothing_is_not_simulated() -> None:
+    with pytest.raises(ValueError, match="flow f writes nothing: end it with `write`"):
+        Flow("f", version="1").simulate([])

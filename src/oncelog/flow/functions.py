@@ -21,8 +21,20 @@ def check_function(what: str, function: object, *takes: str) -> None:
         ) from None
 
 
+def check_kind(what: str, value: object, kind: type, remedy: str) -> None:
+    """That it is one of ours, and not its name, say."""
+    if not isinstance(value, kind):
+        shown = repr(value)[:100] if isinstance(value, str | int | float | type) else f"a {type(value).__name__}"
+        raise ValueError(f"{what}: {shown} is no {kind.__name__}. {remedy}")
+
+
 def check_begins(flow: str, name: str, state: Callable[[], object]) -> None:
     """That a state can be made where there is none."""
+    if not callable(state):
+        raise ValueError(
+            f"flow {flow}: the state of {name} is made where there is none, by its type, and {state!r:.100} is no "
+            f"type. Give {type(state).__name__}, or a dataclass whose fields have defaults"
+        )
     try:
         state()
     except TypeError as unfit:

@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from oncelog.clock import MINUTE_MS
 from oncelog.flow.codecs import Codec, json_of, kind_of, shape_of
-from oncelog.flow.functions import check_begins, check_function
+from oncelog.flow.functions import check_begins, check_function, check_kind
 from oncelog.flow.operations.call import calling
 from oncelog.flow.operations.dedup import in_header, without_known_ids, without_lower_offsets
 from oncelog.flow.operations.join import MOST_ROWS, joined, kept
@@ -195,6 +195,7 @@ class Stream(Generic[K, V]):
 
     def merge(self, name: str, other: "Stream[K2, V2]") -> "Stream[K | K2, V | V2]":
         """Both, in one order, by their times. The order is written down before anything of it is sent."""
+        check_kind(f"flow {self._flow.name}: {name} merges", other, Stream, "Give what comes of another `read`")
         self._refuse_behind_totals(name)
         other._refuse_behind_totals(name)
         branches = tuple(
@@ -221,6 +222,7 @@ class Stream(Generic[K, V]):
     def join(self, table: Table[K, Any], function: Callable[[V, Any], V2], *, left: bool = False) -> "Stream[K, V2]":
         """With the row that a table has for the key. Without one a record goes no further; with `left` the function
         gets None for it. Which rows are there by then is planned, so a crash changes nothing of it."""
+        check_kind(f"flow {self._flow.name}: join", table, Table, "Give `flow.table(topic)`")
         self._refuse_behind_totals(f"join with {table.name}")
         self._takes(f"join with {table.name}", function, "value", "row")
         what, of_table = f"flow {self._flow.name}: join with {table.name}", table.branch.source
@@ -242,6 +244,7 @@ class Stream(Generic[K, V]):
 
     def through(self, topic: Topic[K2, V], key: Callable[[V], K2]) -> "Stream[K2, V]":
         """Records change partition by another key: here one stage ends and another begins."""
+        _check_topic(f"flow {self._flow.name}: through", topic)
         self._takes(f"through {topic.name}", key, "value")
         self._end(Sink(topic, key, tells_source=True))
         (otherwise, *others) = {branch.otherwise for branch in self._part.branches}
@@ -249,6 +252,7 @@ class Stream(Generic[K, V]):
         return self._flow.begin(topic.name, (Branch(topic, is_derived=True, otherwise=otherwise),))
 
     def write(self, topic: Topic[K, V]) -> None:
+        _check_topic(f"flow {self._flow.name}: write", topic)
         self._end(Sink(topic, None))
 
     def files(
@@ -301,11 +305,22 @@ class Stream(Generic[K, V]):
         self._node.sinks.append(sink)
 
 
+def _check_topic(what: str, topic: object) -> None:
+    check_kind(what, topic, Topic, "Make one with `Topic(name, key, value)`")
+
+
+def _check_dead(what: str, otherwise: object) -> None:
+    if otherwise is not None:
+        check_kind(f"{what}: otherwise", otherwise, Dead, "Give `Dead(name)`")
+
+
 class Program:
     """The parts of a flow, as they are written down."""
 
     def __init__(self, name: str, *, version: str, otherwise: Dead | None = None) -> None:
         """`otherwise`: where records go that cannot be worked on. Without it the cell stops at one."""
+        check_kind(f"flow {name}: its version", version, str, 'Say version="1"')
+        _check_dead(f"flow {name}", otherwise)
         self.name, self.version, self.otherwise = name, version, otherwise
         self.codecs: list[str] = []
         self.since_ms: int | None = None  # of its inputs: what the log had before is left out
@@ -369,6 +384,8 @@ class Program:
         """`wait_ms`: how much older than those before it a record may be, and still be in time. `headers`: functions
         look at them, as `at.headers`. `start`: where a flow that has never read it begins, and where it was then; a
         number is a time in milliseconds, by the times that the log has."""
+        _check_topic(f"flow {self.name}: read", topic)
+        _check_dead(f"flow {self.name}: read of {topic.name}", otherwise)
         if start not in (EARLIEST, LATEST) and not (isinstance(start, int) and start >= 0):
             raise ValueError(
                 f"flow {self.name}: {topic.name} is read from start={start!r}; it is {EARLIEST!r}, {LATEST!r}, or a "
@@ -383,6 +400,8 @@ class Program:
     ) -> Table[K, V]:
         """The last value of each key of a compacted topic, for streams to be joined with; a null value deletes. A
         partition has `most` rows at most, which are state of its cell."""
+        _check_topic(f"flow {self.name}: table", topic)
+        _check_dead(f"flow {self.name}: table of {topic.name}", otherwise)
         name = name or topic.name
         self.codecs.append(topic.key.name)
         keeps = Node(kept(name, self.claim_state(name, topic.value), topic.partitions, most))

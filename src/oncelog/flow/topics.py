@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from oncelog.flow.codecs import Codec, optional, raw
-from oncelog.flow.functions import check_function
+from oncelog.flow.functions import check_function, check_kind
 from oncelog.records.murmur2 import murmur2
 from oncelog.slots.comparing import Headers
 
@@ -34,6 +34,14 @@ class Topic(Generic[K, V]):
     time: Callable[[V], int] | None = None  # when it happened, where the value says it and not the record
 
     def __post_init__(self) -> None:
+        for role, codec in (("key", self.key), ("value", self.value)):
+            check_kind(
+                f"topic {self.name}: its {role}", codec, Codec, "Give `text`, `raw`, `json_of(type)` or another one"
+            )
+        if not isinstance(self.partitions, int) or self.partitions < 1:
+            raise ValueError(
+                f"topic {self.name}: it has {self.partitions!r} partitions. Say 1 or more, as many as it has"
+            )
         if self.time is not None:
             check_function(f"topic {self.name}: time", self.time, "value")
 

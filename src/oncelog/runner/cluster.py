@@ -46,7 +46,7 @@ FIRST_CONTACT_S: Final = 20.0  # a cluster that was never reached is more likely
 _DEFAULTS: Final = {
     "connections.max.idle.ms": "240000",
     "fetch.wait.max.ms": "100",
-    "queued.max.messages.kbytes": "16384",
+    "queued.max.messages.kbytes": "8192",
     "topic.metadata.refresh.interval.ms": "30000",
 }
 # Asking for a topic must not make it: one that was removed would come back, and empty.
@@ -62,6 +62,10 @@ _NOT_HERE: Final = {
 
 def check_properties(properties: Mapping[str, Any]) -> None:
     """Refuses what would not be exactly once, or would change nothing."""
+    if not isinstance(properties, Mapping):
+        raise FlowRefused(
+            f'{properties!r} are no properties. Give a dict, such as {{"bootstrap.servers": "HOST:PORT"}}'
+        )
     for name, value in properties.items():
         known = ALIASES.get(name, name)
         if known in _NOT_HERE:

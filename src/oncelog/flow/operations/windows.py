@@ -38,6 +38,8 @@ def windows(
     every_ms: int | None,
 ) -> Make:
     hop_ms = size_ms if every_ms is None else every_ms
+    if not (isinstance(size_ms, int) and isinstance(hop_ms, int)):
+        raise ValueError(f"{name}: windows of {size_ms!r}, one every {hop_ms!r}. Both are milliseconds, as an int")
     if size_ms < 1 or hop_ms < 1 or size_ms > hop_ms * MOST_WINDOWS:
         raise ValueError(
             f"{name}: windows of {size_ms} ms, one every {hop_ms} ms. Both are at least 1, and a record is in at most "
