@@ -10,7 +10,6 @@ from oncelog.flow.parts import Part
 from oncelog.flow.program import Program
 from oncelog.flow.register import Start
 from oncelog.slots import AnyPlace, Place
-from oncelog.slots import Place
 
 PREFIX: Final = "oncelog.flow."
 MOST_LETTERS: Final = 249  # of a topic's name
