@@ -7,6 +7,7 @@ lost, and a coordinator that moved says so.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from types import MappingProxyType, SimpleNamespace
@@ -101,6 +102,14 @@ class Coordinator:
             for name, each in asked
         ]
         return SimpleNamespace(topics=partitions)
+
+    def leave_group(self, request: Any, code: int) -> Any:
+        (gone,) = request.members
+        assert gone.group_instance_id, "a member without a name is another one"
+        of_member = 0 if code else self.refusal(gone.member_id, self.generation)
+        if not code and not of_member:
+            self.member_id, self.generation = "", self.generation + 1
+        return SimpleNamespace(error_code=code, members=[SimpleNamespace(error_code=of_member)])
 
     def refusal(self, member_id: str, generation: int) -> int:
         if not self.member_id:
@@ -202,9 +211,16 @@ class World:
                         return
                     continue  # its user tries again
                 base = value.number
+                await self.leave_perhaps(owner)
                 assert value in self.group.stored, "a commit that was acknowledged is not there"
         except Ended:
             pass
+
+    async def leave_perhaps(self, owner: Ownership[Value]) -> None:
+        """It may be the last one of the group by then, or fenced, or go on."""
+        if self.random.random() < 0.2:
+            with suppress(KafkaException):
+                await owner.leave()
 
     # --- what must be true
 

@@ -62,7 +62,7 @@ def _a_commit_that_was_refused_counts(commits: Method = OffsetsKeeper.commit) ->
 
 
 MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-    "a member that failed stays one": lambda: patch.object(OffsetsKeeper, "leave", lambda self: None),
+    "a member that failed stays one": lambda: patch.object(OffsetsKeeper, "forget", lambda self: None),
     "it looks before it joins": _looks_before_it_joins,
     "a look that was refused shows nothing": _a_refused_look_says_nothing_is_there,
     "a commit that was refused counts": _a_commit_that_was_refused_counts,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.client.admin.admin import Admin
 from oncelog.client.consumer.asynchronous import AsyncConsumer
 from oncelog.client.consumer.consumer import Consumer
 from oncelog.client.errors import KafkaException
@@ -14,7 +15,7 @@ from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.producer import Producer
 from oncelog.client.properties import producer_settings
 from oncelog.client.saving import BadSavedProducer, SavedProducer
-from oncelog.client.saving.committing import commit_with_producer
+from oncelog.client.saving.committing import Committers
 from oncelog.client.saving.ownership import fetch_committed
 from oncelog.client.types import TopicPartition
 from oncelog.clock import wall_s
@@ -111,6 +112,32 @@ def test_another_consumer_may_commit_for_the_same_producer(
     assert loaded(bootstrap_servers, out)[0] == [(0, 3, None), (1, 4, None)]
 
 
+def test_a_consumer_that_is_closed_leaves_a_group_without_members(
+    make: Callable[..., Any], bootstrap_servers: str, out: str
+) -> None:
+    producer = make(Producer)
+    producer.pin(out)
+    consumer = consumer_of(make, out)
+    consumer.commit(offsets=at(out, 5), producer=producer)
+    with Admin({"bootstrap.servers": bootstrap_servers}) as admin:
+
+        def members() -> int:
+            return len(admin.describe_consumer_groups([out])[out].result(60).members)
+
+        assert members() == 1
+        positions, saved = loaded(bootstrap_servers, out)
+        later = consumer_of(make, out)
+        later.commit(offsets=at(out, 7), producer=make(Producer, saved=saved))
+        consumer.close()
+        assert members() == 1, "who was followed by another takes nobody along"
+        later.close()
+        assert members() == 0
+        positions, saved = loaded(bootstrap_servers, out)
+        assert positions == [(0, 7, None), (1, 8, None)]
+        assert saved is not None
+        admin.delete_consumer_groups([out])[out].result(60)
+
+
 async def test_the_asynchronous_faces_commit_together_and_it_can_be_resumed_from(
     bootstrap_servers: str, raw: RawConnection, out: str
 ) -> None:
@@ -180,7 +207,8 @@ async def test_what_was_committed_is_committed_again_while_its_owner_lives(
 ) -> None:
     async with AsyncProducer({"bootstrap.servers": bootstrap_servers}) as producer:
         await producer.pin(out)
-        value = await commit_with_producer(brokers, out, at(out, 5), producer, again_s=0.01)
+        committers = Committers(brokers)
+        value = await committers.commit(out, at(out, 5), producer, again_s=0.01)
         held = await fetch_committed(brokers, out, SavedProducer.from_json)
         while held.save < 4:
             held = await fetch_committed(brokers, out, SavedProducer.from_json)
@@ -189,7 +217,7 @@ async def test_what_was_committed_is_committed_again_while_its_owner_lives(
         assert held.saved.made_at_ms >= value.made_at_ms
         assert sorted(each.offset for each in held.positions) == [5, 6]
         # And the owner's next commit is still its own.
-        await commit_with_producer(brokers, out, at(out, 9), producer)
+        await committers.commit(out, at(out, 9), producer)
         assert sorted(
             each.offset for each in (await fetch_committed(brokers, out, SavedProducer.from_json)).positions
         ) == [9, 10]
@@ -257,11 +285,12 @@ async def test_what_is_produced_while_a_lease_changes_waits_for_the_commit(topic
 
         producer = await AsyncProducer(properties).start()
         await producer.pin(topic)
-        await commit_with_producer(brokers, topic, at(topic, 0), producer)
+        committers = Committers(brokers)
+        await committers.commit(topic, at(topic, 0), producer)
         task = asyncio.ensure_future(produce_on(producer))
         pids: set[int] = set()
         while len(pids) < 3:
-            value = await commit_with_producer(brokers, topic, at(topic, produced), producer)
+            value = await committers.commit(topic, at(topic, produced), producer)
             pids.update(identity.pid for identity in value.identities)
             while wall_s() * 1_000 < value.made_at_ms + 1_000:
                 await asyncio.sleep(0)

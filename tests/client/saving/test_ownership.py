@@ -1,7 +1,9 @@
 """Positions and producer in one commit, and one owner at a time, on both kinds of server."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
@@ -23,6 +25,10 @@ def at(offset: int, topic: str) -> list[Entry]:
 
 def value(number: int) -> SavedProducer:
     return replace(saved_producer(), made_at_ms=number)
+
+
+def no_further_join() -> AbstractContextManager[object]:
+    return patch.object(OffsetsKeeper, "join", side_effect=AssertionError("it was a member"))
 
 
 @pytest.fixture
@@ -71,6 +77,32 @@ async def test_who_starts_from_what_is_committed_takes_over_and_the_former_owner
         await former.commit(at(7, group), value(7))
     await later.commit(at(3, group), value(3))
     assert sorted((await fetch_committed(brokers, group, SavedProducer.from_json)).positions) == at(3, group)
+
+
+async def test_a_former_owner_that_leaves_takes_nobody_along(brokers: Brokers, group: str) -> None:
+    former = Ownership(brokers, group, None, SavedProducer.from_json)
+    await former.commit(at(1, group), value(1))
+    later = Ownership(brokers, group, value(1), SavedProducer.from_json)
+    await later.commit(at(2, group), value(2))
+    with pytest.raises(KafkaException) as refused:
+        await former.leave()
+    assert refused.value.error.code() == KafkaError.FENCED_INSTANCE_ID
+    with no_further_join():
+        await later.commit(at(3, group), value(3))
+    assert (await fetch_committed(brokers, group, SavedProducer.from_json)).saved == value(3)
+
+
+async def test_who_has_left_commits_nothing_over_what_others_have_committed(brokers: Brokers, group: str) -> None:
+    first = Ownership(brokers, group, None, SavedProducer.from_json)
+    await first.commit(at(1, group), value(1))
+    await first.leave()
+    await first.leave()
+    await first.commit(at(2, group), value(2))  # it looks, and goes on
+    await first.leave()
+    await Ownership(brokers, group, value(2), SavedProducer.from_json).commit(at(3, group), value(3))
+    with pytest.raises(TakenOver):
+        await first.commit(at(7, group), value(7))
+    assert (await fetch_committed(brokers, group, SavedProducer.from_json)).saved == value(3)
 
 
 async def test_an_owner_that_could_not_look_looks_again_before_it_commits(

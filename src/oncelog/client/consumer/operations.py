@@ -6,6 +6,7 @@ They run on the loop while the application waits for them, so they may touch its
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from oncelog.arguments import check_kind
 from oncelog.client.consumer import arguments
 from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
@@ -17,7 +18,7 @@ from oncelog.client.fetching.values import EARLIEST, LATEST
 from oncelog.client.groups.commits import ToCommit
 from oncelog.client.groups.commits import topic_partitions as committed_offsets
 from oncelog.client.properties import ConsumerSettings
-from oncelog.client.saving.committing import HasSaving, commit_with_producer
+from oncelog.client.saving.committing import Committers, HasSaving
 from oncelog.client.statistics import consuming
 from oncelog.client.types import OFFSET_END, OFFSET_INVALID, TopicPartition
 from oncelog.slots import AnyPlace
@@ -48,6 +49,7 @@ class Operations:
         self.is_waiting = False  # whether the application waits for records now
         self.has_left = False
         self._subscription: Subscription | None = None
+        self._committers = Committers(self.core.brokers)
         self.delivery = Delivery(engine.next_event, engine.taken, engine.damaged, check_crcs=settings.check_crcs)
 
     def _read(self, *, is_explicit: bool) -> Mapping[AnyPlace, Position]:
@@ -111,7 +113,10 @@ class Operations:
         finally:
             for partition in list(self.core.engine.fetcher.cursors):
                 self.delivery.forget(partition)
-            await self.core.close()
+            try:
+                await self._committers.close()
+            finally:
+                await self.core.close()
 
     async def commit_what_was_read(self, partitions: Iterable[AnyPlace] | None = None) -> None:
         """The consumer commits by itself before partitions are given away. A failure is told to `on_commit` alone:
@@ -220,6 +225,7 @@ class Operations:
 
     async def commit_with(self, producer: HasSaving, message: object, offsets: object) -> list[TopicPartition]:
         """Positions and the producer's state in one commit."""
+        check_kind("producer", producer, HasSaving, "the Producer that is to be saved with these offsets")
         group_id = self.core.group_id()
         if self.subscription() or self.settings.enable_auto_commit:
             why = "subscribed" if self.subscription() else "committing by itself (`enable.auto.commit`)"
@@ -231,7 +237,7 @@ class Operations:
         handed = {each: ToCommit(*position) for each, position in self.delivery.handed().items()}
         positions = committed_offsets(self._named(message, offsets, lambda: handed), {})
         limit_bytes = self.settings.oncelog_offset_metadata_max_bytes
-        await commit_with_producer(self.core.brokers, group_id, positions, producer, limit_bytes=limit_bytes)
+        await self._committers.commit(group_id, positions, producer, limit_bytes=limit_bytes)
         return positions
 
     async def store_offsets(self, message: object = None, offsets: object = None) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
 
 PROTOCOL: Final = "oncelog"  # not "consumer": then Kafka would forget offsets of topics without a subscriber
+LEAVE_VERSIONS: Final = (3, 5)  # by instance id
 SESSIONS_MS: Final = (1_800_000, 300_000, 30_000)  # the longest that the broker takes
 JOIN_PURPOSE: Final = "own"
 JOIN_TIMEOUT_MS: Final = 60_000
@@ -50,7 +51,7 @@ class OffsetsKeeper:
     def is_member(self) -> bool:
         return self._member is not None
 
-    def leave(self) -> None:
+    def forget(self) -> None:
         """What the group holds is to be looked at again before anything is committed."""
         self._member = None
 
@@ -115,8 +116,29 @@ class OffsetsKeeper:
             for code in sorted(codes):
                 raise_unless_ok(code)
         except KafkaException:
-            self.leave()  # whether it was stored is seen when we look
+            self.forget()  # whether it was stored is seen when we look
             raise
+
+    async def leave(self) -> None:
+        """So that the group has no member: it may be deleted, and a reset of its offsets is for its users. By both ids:
+        one who was fenced takes nobody along. What is under way is refused, as that of who was fenced; looking decides.
+        """
+        member, self._member = self._member, None
+        if member is None:
+            return
+
+        def build(spoken: Any) -> Any:
+            gone = spoken.new(
+                "MemberIdentity",
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                reason="the producer that is saved here was closed",
+            )
+            return spoken.new("LeaveGroupRequest", group_id=self.group, members=(gone,))
+
+        answer = await self._ask("leave_group", build, LEAVE_VERSIONS)
+        for code in (answer.error_code, *(each.error_code for each in answer.members)):
+            raise_unless_ok(int(code))
 
     def _join_request(self, spoken: Any, session_ms: int) -> Any:
         return spoken.new(

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from oncelog.client.errors import KafkaError, KafkaException, invalid_argument
 from oncelog.client.register.entry import Entry
@@ -30,6 +30,7 @@ _log: Final = logging.getLogger("oncelog.client")
 _Done = concurrent.futures.Future[None]
 
 AGAIN_S: Final = 24 * 60 * 60
+LEAVE_S: Final = 2.0  # who ends waits for no more
 
 
 class ProducerSide(Protocol):
@@ -47,6 +48,7 @@ class ProducerSide(Protocol):
     def stop(self, failure: KafkaException) -> None: ...
 
 
+@runtime_checkable
 class HasSaving(Protocol):
     @property
     def saving(self) -> ProducerSide: ...
@@ -165,6 +167,15 @@ class Committer:
                 _log.exception("the daily commit of a saved producer failed unexpectedly")
         self._plan(fresh, again_s)
 
+    async def leave(self) -> None:
+        if self.again is not None:
+            self.again.cancel()
+        try:
+            async with asyncio.timeout(LEAVE_S), self.turn:
+                await self._ownership.leave()
+        except (KafkaException, TimeoutError) as failure:
+            _log.debug("the group of a saved producer was not left: %s", failure)
+
 
 def _closed_meanwhile(outcome: concurrent.futures.Future[SavedProducer], taking: _Done) -> None:
     """The producer's loop has ended with the question on it."""
@@ -172,33 +183,40 @@ def _closed_meanwhile(outcome: concurrent.futures.Future[SavedProducer], taking:
         outcome.set_exception(KafkaException(KafkaError(KafkaError._DESTROY, "the producer was closed meanwhile")))
 
 
-_committers: "weakref.WeakKeyDictionary[ProducerSide, dict[tuple[int, str], Committer]]" = weakref.WeakKeyDictionary()
+class Committers:
+    """Of one consumer, on the loop of its `brokers`."""
 
+    def __init__(self, brokers: "Brokers") -> None:
+        self._brokers = brokers
+        self._of: dict[tuple[ProducerSide, str], Committer] = {}
 
-async def commit_with_producer(
-    brokers: "Brokers",
-    group: str,
-    offsets: Sequence["TopicPartition"],
-    producer: HasSaving,
-    *,
-    limit_bytes: int = DEFAULT_LIMIT_BYTES,
-    again_s: float = AGAIN_S,
-) -> SavedProducer:
-    """Store these positions and the producer, at the boundary that it has reached, in the group; what was stored.
+    async def commit(
+        self,
+        group: str,
+        offsets: Sequence["TopicPartition"],
+        producer: HasSaving,
+        *,
+        limit_bytes: int = DEFAULT_LIMIT_BYTES,
+        again_s: float = AGAIN_S,
+    ) -> SavedProducer:
+        """Store these positions and the producer, at the boundary that it has reached, in the group; what was stored.
+        `limit_bytes` is the brokers' offset.metadata.max.bytes."""
+        if not group:
+            raise invalid_argument("a producer is saved in a group: `group.id` must be set")
+        positions = [_entry(each) for each in offsets]
+        if not positions:
+            words = "there are no offsets to commit: a producer is saved together with its input position"
+            raise invalid_argument(words)
+        saving = producer.saving
+        committer = self._of.get((saving, group))
+        if committer is None:
+            committer = self._of[saving, group] = Committer(self._brokers, group, saving, limit_bytes)
+        return await committer.commit(positions, again_s)
 
-    Runs on the loop of the consumer's `brokers`. `limit_bytes` is the brokers' offset.metadata.max.bytes.
-    """
-    if not group:
-        raise invalid_argument("a producer is saved in a group: `group.id` must be set")
-    positions = [_entry(each) for each in offsets]
-    if not positions:
-        raise invalid_argument("there are no offsets to commit: a producer is saved together with its input position")
-    saving = producer.saving
-    committers = _committers.setdefault(saving, {})
-    committer = committers.get((id(brokers), group))
-    if committer is None:
-        committer = committers[id(brokers), group] = Committer(brokers, group, saving, limit_bytes)
-    return await committer.commit(positions, again_s)
+    async def close(self) -> None:
+        """The groups have no owner any more, where that is said soon; else their sessions end by themselves."""
+        committers, self._of = [*self._of.values()], {}
+        await asyncio.gather(*(each.leave() for each in committers))
 
 
 def _entry(each: "TopicPartition") -> Entry:

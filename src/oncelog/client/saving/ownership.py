@@ -78,6 +78,11 @@ class Ownership(Generic[S]):
             ) from None
         self._saves.take(_fact(save, saved))
 
+    async def leave(self) -> None:
+        """It is the owner no more. A commit after this one looks first, as that of any other copy."""
+        async with self._turn:
+            await self._keeper.leave()
+
     async def _look(self, saved: S) -> Outcome:
         """Become the owner, and see what the group holds: the save that this one builds upon, or, where the answer to
         a commit was lost, that very one."""
@@ -94,7 +99,7 @@ class Ownership(Generic[S]):
             )
             raise self._taken_over
         except BaseException:
-            self._keeper.leave()  # a member has seen what the group holds; this one has not
+            self._keeper.forget()  # a member has seen what the group holds; this one has not
             raise
 
     def came_of(self, held: Committed[S], saved: S) -> Outcome:
