@@ -57,6 +57,11 @@ def test_a_test_that_names_the_fixture_gets_a_running_server_with_the_settings_o
         admin = AdminClient({"bootstrap.servers": oncelog_server.bootstrap_servers})
         assert len(admin.list_topics("three", timeout=60).topics["three"].partitions) == 3
 """,
+        test_forgotten=with_settings(None)
+        + """
+    def test_with_a_server(oncelog_server):
+        pass
+""",
         test_unusable=with_settings({"num.partitions": "none"})
         + """
     def test_with_a_server(oncelog_server):
@@ -64,13 +69,13 @@ def test_a_test_that_names_the_fixture_gets_a_running_server_with_the_settings_o
 """,
     )
     result = pytester.runpytest_subprocess()
-    result.assert_outcomes(passed=6, errors=1)
-    result.stdout.fnmatch_lines(
-        ["*num.partitions=none: expected*", "*These settings come from the fixture oncelog_settings."]
-    )
+    result.assert_outcomes(passed=6, errors=2)
+    comes_from = "*These settings come from the fixture oncelog_settings."
+    result.stdout.fnmatch_lines(["*oncelog_settings: expected a fixture that returns {*}*, not NoneType", comes_from])
+    result.stdout.fnmatch_lines(["*num.partitions=none: expected*", comes_from])
 
 
-def with_settings(settings: dict[str, str]) -> str:
+def with_settings(settings: dict[str, str] | None) -> str:
     return f"""
     import pytest
 

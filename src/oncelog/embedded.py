@@ -7,8 +7,10 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from inspect import isawaitable
+from types import NoneType
 from typing import Any, Self
 
+from oncelog.arguments import check_kind
 from oncelog.clock import BoottimeClock, Clock, SystemClock
 from oncelog.cluster.cluster_broker import ClusterBroker
 from oncelog.cluster.file import FileCluster
@@ -21,6 +23,8 @@ from oncelog.cluster.workers import SHARED, Workers
 from oncelog.log.disk import RealDisk
 from oncelog.security.documents import Change, Document, Kind
 from oncelog.server.broker import Broker
+from oncelog.server.endpoints import endpoints
+from oncelog.server.listener import refuse_taken
 from oncelog.server.running import Serving, is_started, run_loop
 from oncelog.server.service import Service
 from oncelog.server.settings import Settings
@@ -30,6 +34,7 @@ from oncelog.waiting import result_of, until_ended, until_set
 
 START_TIMEOUT_S = 60
 CLUSTER = "oncelog.cluster"
+OTHER_PROCESSES = "the brokers of a cluster are other processes: ask them by the Kafka protocol"
 OF_ZOOKEEPER = ("zookeeper.", "oncelog.zookeeper.")  # settings of how it is reached
 
 
@@ -54,13 +59,13 @@ class Server:
         *,
         brokers: int = 1,
         workers: int = 1,
-        data_dir: str | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
         secure: bool = False,
         settings: Mapping[str, str | int | float | bool] | None = None,
         **keywords: Any,
     ) -> None:
-        given = {name: _text(value) for name, value in (settings or {}).items()}
-        given |= {name.replace("_", "."): _text(value) for name, value in keywords.items()}
+        _check(brokers=brokers, workers=workers, data_dir=data_dir, secure=secure)
+        given = _given(settings, keywords)
         if brokers != 1:
             given = copies(brokers) | given
         if secure:
@@ -75,7 +80,7 @@ class Server:
         if data_dir is None:
             data_dir = self._temporary
         if data_dir is not None:
-            given.setdefault("log.dir", data_dir)
+            given.setdefault("log.dir", os.fspath(data_dir))
         self.bootstrap_servers = ""
         self._parent: Parent | None = None
         self._serving: Serving | None = None
@@ -113,7 +118,7 @@ class Server:
             raise TimeoutError("the server did not start" + (f": does {where} answer?" if where else ""))
         if self._failure is not None:
             until_ended(self._thread)
-            raise self._failure
+            raise _in_words(self._failure, self.data_dir)
 
     def _remove_temporary(self) -> None:
         if self._temporary is not None:
@@ -133,7 +138,7 @@ class Server:
     @property
     def service(self) -> Service:
         if self._serving is None:
-            raise ValueError("the brokers of a cluster are other processes: ask them by the Kafka protocol")
+            raise ValueError(OTHER_PROCESSES)
         service = self._serving.service if isinstance(self._serving, ClusterBroker) else self._serving
         assert isinstance(service, Service)
         return service
@@ -174,7 +179,8 @@ class Server:
 
     def call(self, function: Any, *arguments: Any) -> Any:
         """Run a function in the server's thread, and wait for what it returns, or for what that waits for."""
-        assert self._loop is not None
+        if self._loop is None:
+            raise ValueError(OTHER_PROCESSES)
 
         async def run() -> Any:
             found = function(*arguments)
@@ -276,6 +282,8 @@ def _first_steps() -> Any:
 
 def open_service(settings: Settings) -> Serving:
     """A server that stands alone, or a broker among others, where `oncelog.cluster` says so."""
+    if not RealDisk().exists(settings.log_dir):
+        refuse_taken(_addresses(settings))
     if settings.oncelog_cluster is None:
         return open_alone(settings)
     # A machine that sleeps while ZooKeeper's go on must not be sure of its session when it wakes up.
@@ -283,6 +291,12 @@ def open_service(settings: Settings) -> Serving:
     if settings.oncelog_cluster.startswith(SHARED):
         return Worker(settings, SocketTree(settings.oncelog_cluster.removeprefix(SHARED), clock), clock=clock)
     return ClusterBroker(settings, _tree(settings, settings.oncelog_cluster, clock), clock=clock)
+
+
+def _addresses(settings: Settings) -> list[tuple[str, int]]:
+    metrics = settings.oncelog_metrics_listener
+    own = [] if metrics is None else [parse_address("oncelog.metrics.listener", metrics)]
+    return [(each.host, each.port) for each in endpoints(settings)] + own
 
 
 def _tree(settings: Settings, where: str, clock: Clock) -> Tree:
@@ -320,11 +334,40 @@ def _zookeeper(settings: Settings, where: str, clock: Clock) -> Tree:
     return ZooKeeperTree(hosts, f"/{folder or 'oncelog'}", clock, security=security)
 
 
-def _text(value: Any) -> str:
+def _in_words(failure: BaseException, folder: str) -> BaseException:
+    """Of one that is no folder, or another user's."""
+    if isinstance(failure, OSError) and failure.filename == folder:
+        why = (failure.strerror or "").lower()
+        refusal = SettingsError(f"{folder} cannot be used ({why}): name a folder that this user may write to")
+        refusal.__cause__ = failure
+        return refusal
+    return failure
+
+
+def _check(*, brokers: object, workers: object, data_dir: object, secure: object) -> None:
+    check_kind("brokers", brokers, int, "a whole number, such as brokers=3")
+    check_kind("workers", workers, int, "a whole number, such as workers=3")
+    check_kind("data_dir", data_dir, (str, os.PathLike, NoneType), "the path of a folder")
+    check_kind("secure", secure, bool, "True or False")
+
+
+def _given(settings: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> dict[str, str]:
+    """The texts that were meant."""
+    settings = {} if settings is None else settings
+    check_kind("settings", settings, Mapping, 'a mapping by Kafka\'s names, such as {"num.partitions": "3"}')
+    for name in settings:
+        check_kind("a name in settings", name, str, "a text, such as num.partitions")
+    named = {name.replace("_", "."): value for name, value in keywords.items()}
+    return {name: _text(name, value) for name, value in {**settings, **named}.items()}
+
+
+def _text(name: str, value: object) -> str:
+    kinds = (str, bool, int, float, list, tuple, os.PathLike)
+    check_kind(name, value, kinds, "a text, a number, True, False, a path or a list")
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (list, tuple)):
-        return ",".join(map(str, value))
+    if isinstance(value, list | tuple):
+        return ",".join(_text(name, each) for each in value)
     return str(value)
 
 

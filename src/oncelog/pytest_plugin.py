@@ -72,12 +72,14 @@ def oncelog_cluster(oncelog_settings: Mapping[str, str]) -> Iterator["Server"]:
 
 
 def _serving(settings: Mapping[str, str], *, brokers: int) -> Iterator["Server"]:
+    from oncelog.arguments import check_kind
     from oncelog.embedded import Server
     from oncelog.settings import SettingsError
 
     try:
+        check_kind("oncelog_settings", settings, Mapping, 'a fixture that returns {"num.partitions": "3"} or the like')
         server = Server(brokers=brokers, settings=settings)
-    except SettingsError as refusal:
+    except (SettingsError, TypeError) as refusal:
         refusal.add_note("These settings come from the fixture oncelog_settings.")
         raise
     with server:

@@ -188,7 +188,7 @@ def test_what_has_no_columns_is_refused_where_it_is_written_down() -> None:
     either.only(Order).files("/either")
     with pytest.raises(ValueError, match="of which type"):
         either.files("/both")
-    with pytest.raises(ValueError, match="most_records 1 to"):
+    with pytest.raises(ValueError, match="most_records: expected a whole number from 1 to"):
         read.files("/none", most_records=0)
 
 

@@ -257,7 +257,7 @@ def test_a_table_has_a_bound() -> None:
     assert ranking(4).simulate(sent, crashes=True)[ranked] == []
     with pytest.raises(Stopped, match="the table customers has more than 1 rows in this partition"):
         ranking(1).simulate(sent)
-    with pytest.raises(ValueError, match="customers: it has 0 rows at most"):
+    with pytest.raises(ValueError, match="customers: most: expected a whole number of at least 1, not 0"):
         ranking(0)
 
 

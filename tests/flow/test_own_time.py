@@ -142,5 +142,5 @@ def test_a_time_is_told_of_bytes_too_and_of_no_null() -> None:
 
 
 def test_a_function_that_takes_no_value_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"topic t: time: .*cannot be called with \(value\)"):
+    with pytest.raises(ValueError, match=r"Topic t: time: .*cannot be called with \(value\)"):
         Topic("t", text, text, time=cast("type[int]", lambda: 1))

@@ -32,6 +32,7 @@ from oncelog.cluster.tree_socket import SocketTree
 from oncelog.cluster.tree_store import TreeStore
 from oncelog.log.disk import RealDisk
 from oncelog.replication.leadership import Leadership
+from oncelog.server.listener import refuse_taken
 from oncelog.server.settings_reading import read_settings
 from oncelog.settings import SettingsError, parse_address
 from oncelog.waiting import result_of, until_ended
@@ -82,10 +83,12 @@ class Parent:
         `variables` are added to the environment of brokers. `tree` is the one by which they agree, where that is none
         of this process: what `oncelog.cluster` in the settings names."""
         self._folder = Path(folder)
-        self._folder.mkdir(0o700, parents=True, exist_ok=True)
         self._settings = settings
         self._listener = settings.get("listeners", PLAINTEXT).partition("://")[0]
         self._listen = dict(zip(range(first, first + count), addresses or ["127.0.0.1:0"] * count, strict=True))
+        if not self._folder.exists():
+            refuse_taken(parse_address("listeners", each) for each in self._addresses())
+        self._folder.mkdir(0o700, parents=True, exist_ok=True)
         self._session_timeout_ms = session_timeout_ms
         self._variables = variables or {}
         self.own_settings: dict[int, Mapping[str, str]] = {}  # of one broker, which go before all others
@@ -171,8 +174,7 @@ class Parent:
 
     def start(self, node_id: int) -> None:
         """Again, on its folder and its port. Returns when it is up."""
-        if node_id not in self._listen:
-            raise ValueError(f"there is no broker {node_id}: the brokers are {self.nodes}")
+        self._check_known(node_id)
         if node_id in self._processes and self._processes[node_id].poll() is None:
             raise ValueError(f"broker {node_id} runs already; a paused one goes on with resume({node_id})")
         self._spawn(node_id)
@@ -181,6 +183,7 @@ class Parent:
 
     def stop(self, node_id: int) -> None:
         """In an orderly way."""
+        self._check_known(node_id)
         process = self._processes.pop(node_id, None)
         if process is None:
             return
@@ -210,10 +213,14 @@ class Parent:
     def resume(self, node_id: int) -> None:
         self._running(node_id).send_signal(signal.SIGCONT)
 
+    def _check_known(self, node_id: int) -> None:
+        if node_id not in self._listen:
+            raise ValueError(f"there is no broker {node_id!r}: the brokers are {self.nodes}")
+
     def _running(self, node_id: int) -> "subprocess.Popen[bytes]":
         process = self._processes.get(node_id)
         if process is None:
-            raise ValueError(f"broker {node_id} does not run; those that do are {sorted(self._processes)}")
+            raise ValueError(f"broker {node_id!r} does not run; those that do are {sorted(self._processes)}")
         return process
 
     def keep_up(self) -> None:
@@ -277,6 +284,10 @@ class Parent:
         await tree.store.close()
 
     # What kind of brokers they are
+
+    def _addresses(self) -> list[str]:
+        """Where they are to listen."""
+        return list(self._listen.values())
 
     def _check_folder(self) -> None:
         if (self._folder / META_FILE).exists():

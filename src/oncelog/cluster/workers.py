@@ -86,16 +86,23 @@ class Workers(Parent):
     # One of them
 
     def start(self, node_id: int) -> None:
+        self._check_known(node_id)
         self._run(self._begin(node_id))
         self._wait_until_up(node_id)
 
     def stop(self, node_id: int) -> None:
+        self._check_known(node_id)
         self._run(self._end(node_id, signal.SIGTERM))
 
     def kill(self, node_id: int) -> None:
+        self._check_known(node_id)
         self._run(self._end(node_id, signal.SIGKILL))
 
     # What kind of brokers they are
+
+    def _addresses(self) -> list[str]:
+        each_of_first = [each.partition("://")[2] for each in self._of_all.listeners]
+        return [_moved(each, place) for place in range(len(self._numbers)) for each in each_of_first]
 
     def _check_folder(self) -> None:
         """Looked at when it is opened."""

@@ -1,7 +1,8 @@
 """Whether users' functions can be called, seen before a flow runs."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 
 def check_function(what: str, function: object, *takes: str) -> None:
@@ -21,13 +22,6 @@ def check_function(what: str, function: object, *takes: str) -> None:
         ) from None
 
 
-def check_kind(what: str, value: object, kind: type, remedy: str) -> None:
-    """That it is one of ours, and not its name, say."""
-    if not isinstance(value, kind):
-        shown = repr(value)[:100] if isinstance(value, str | int | float | type) else f"a {type(value).__name__}"
-        raise ValueError(f"{what}: {shown} is no {kind.__name__}. {remedy}")
-
-
 def check_begins(flow: str, name: str, state: Callable[[], object]) -> None:
     """That a state can be made where there is none."""
     if not callable(state):
@@ -42,3 +36,17 @@ def check_begins(flow: str, name: str, state: Callable[[], object]) -> None:
             f"flow {flow}: the state of {name} begins as {getattr(state, '__name__', state)}(), which raises {unfit}. "
             "Give each of its fields a default"
         ) from None
+
+
+def check_outputs(what: str, returned: object) -> None:
+    """That there may be several: a text would give its letters, and a mapping its keys."""
+    if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable):
+        raise TypeError(f"{what} returned {returned!r:.200} as its outputs, and not a list of them, such as `[output]`")
+
+
+def check_type(what: str, kind: Any) -> None:
+    """That values can be told by it: a class, or several of them."""
+    try:
+        isinstance(None, kind)
+    except TypeError:
+        raise TypeError(f"{what}: expected a type, such as Click, not {type(kind).__name__}") from None

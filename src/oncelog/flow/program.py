@@ -10,13 +10,15 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
+from types import NoneType
 from typing import Any, Final, Generic, Literal, TypeVar, cast, overload
 
 from crc32c import crc32c
 
+from oncelog.arguments import check_kind, check_number, check_text
 from oncelog.clock import MINUTE_MS
 from oncelog.flow.codecs import Codec, json_of, kind_of, shape_of
-from oncelog.flow.functions import check_begins, check_function, check_kind
+from oncelog.flow.functions import check_begins, check_function, check_outputs, check_type
 from oncelog.flow.operations.call import calling
 from oncelog.flow.operations.dedup import in_header, without_known_ids, without_lower_offsets
 from oncelog.flow.operations.join import MOST_ROWS, joined, kept
@@ -38,6 +40,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 MOST_IDS: Final = 1_000_000
+A_TOPIC: Final = 'a Topic, such as Topic("orders", text, json_of(Order))'
 
 
 EVERY_MS: Final = 10 * MINUTE_MS  # six files an hour for each partition that has records
@@ -75,7 +78,10 @@ class Stream(Generic[K, V]):
 
         def make(then: Push, _: Scope) -> Push:
             def push(key: Any, value: Any) -> None:
-                for each in function(value):
+                outputs = function(value)
+                if type(outputs) is not list:
+                    check_outputs("flat_map", outputs)
+                for each in outputs:
                     then(key, each)
 
             return push
@@ -84,6 +90,7 @@ class Stream(Generic[K, V]):
 
     def only(self, kind: type[V2]) -> "Stream[K, V2]":
         """Those of one type: the branches of a fan-out."""
+        check_type(self._what("only"), kind)
 
         def make(then: Push, _: Scope) -> Push:
             return lambda key, value: then(key, value) if isinstance(value, kind) else None
@@ -190,14 +197,19 @@ class Stream(Generic[K, V]):
         make = windows(name, state, codec, self._part.branches[0].source.key, add, size_ms, every_ms)
         behind = self._then(make, asks_for_time=True)
         if late is not None:
+            check_kind(self._what(f"late of {name}"), late, Topic, A_TOPIC)
             behind._then(late_ones)._end(Sink(late, None))
         return behind._then(in_time)
 
     def merge(self, name: str, other: "Stream[K2, V2]") -> "Stream[K | K2, V | V2]":
         """Both, in one order, by their times. The order is written down before anything of it is sent."""
-        check_kind(f"flow {self._flow.name}: {name} merges", other, Stream, "Give what comes of another `read`")
         self._refuse_behind_totals(name)
+        check_kind(self._what(name), other, Stream, "another stream of this flow, such as flow.read(payments)")
         other._refuse_behind_totals(name)
+        if other._flow is not self._flow:
+            raise ValueError(
+                f"{self._what(name)}: a stream of flow {other._flow.name} is merged. Read both in one flow"
+            )
         branches = tuple(
             branch._replace(operations=(*branch.operations, *stream._node.path))
             for stream in (self, other)
@@ -222,7 +234,7 @@ class Stream(Generic[K, V]):
     def join(self, table: Table[K, Any], function: Callable[[V, Any], V2], *, left: bool = False) -> "Stream[K, V2]":
         """With the row that a table has for the key. Without one a record goes no further; with `left` the function
         gets None for it. Which rows are there by then is planned, so a crash changes nothing of it."""
-        check_kind(f"flow {self._flow.name}: join", table, Table, "Give `flow.table(topic)`")
+        check_kind(self._what("join"), table, Table, "a table of this flow, such as flow.table(customers)")
         self._refuse_behind_totals(f"join with {table.name}")
         self._takes(f"join with {table.name}", function, "value", "row")
         what, of_table = f"flow {self._flow.name}: join with {table.name}", table.branch.source
@@ -244,7 +256,7 @@ class Stream(Generic[K, V]):
 
     def through(self, topic: Topic[K2, V], key: Callable[[V], K2]) -> "Stream[K2, V]":
         """Records change partition by another key: here one stage ends and another begins."""
-        _check_topic(f"flow {self._flow.name}: through", topic)
+        check_kind(self._what("through"), topic, Topic, A_TOPIC)
         self._takes(f"through {topic.name}", key, "value")
         self._end(Sink(topic, key, tells_source=True))
         (otherwise, *others) = {branch.otherwise for branch in self._part.branches}
@@ -252,7 +264,7 @@ class Stream(Generic[K, V]):
         return self._flow.begin(topic.name, (Branch(topic, is_derived=True, otherwise=otherwise),))
 
     def write(self, topic: Topic[K, V]) -> None:
-        _check_topic(f"flow {self._flow.name}: write", topic)
+        check_kind(self._what("write"), topic, Topic, A_TOPIC)
         self._end(Sink(topic, None))
 
     def files(
@@ -270,8 +282,9 @@ class Stream(Generic[K, V]):
         flow, what = self._flow, f"flow {self._flow.name}: files of {self._part.name}"
         if len(part.branches) > 1 or any(each.gives is None for each in node.path):
             raise ValueError(f"{what}: a merge or a state stands before them. Put `through` a topic between")
-        if every_ms < 0 or not 0 < most_records <= MOST_FILE_RECORDS:
-            raise ValueError(f"{what}: every_ms is 0 or more, and most_records 1 to {MOST_FILE_RECORDS:,}")
+        check_text(f"{what}: where they go", url, "lake/orders or s3://lake/orders")
+        check_number(f"{what}: every_ms", every_ms, 0)
+        check_number(f"{what}: most_records", most_records, 1, MOST_FILE_RECORDS)
         if any(each.files is not None and each.files.url == url for each in flow.parts):
             raise ValueError(f"{what}: {url} has those of another part already. Give each a folder of its own")
         (branch,) = part.branches
@@ -291,7 +304,10 @@ class Stream(Generic[K, V]):
         flow.begin(name or f"{part.name}-files", (branch._replace(operations=operations),), files=sink)
 
     def _takes(self, what: str, function: object, *takes: str) -> None:
-        check_function(f"flow {self._flow.name}: {what}", function, *takes)
+        check_function(self._what(what), function, *takes)
+
+    def _what(self, what: str) -> str:
+        return f"flow {self._flow.name}: {what}"
 
     def _refuse_behind_totals(self, name: str) -> None:
         if self._node.tells_at_commits:
@@ -305,23 +321,16 @@ class Stream(Generic[K, V]):
         self._node.sinks.append(sink)
 
 
-def _check_topic(what: str, topic: object) -> None:
-    check_kind(what, topic, Topic, "Make one with `Topic(name, key, value)`")
-
-
-def _check_dead(what: str, otherwise: object) -> None:
-    if otherwise is not None:
-        check_kind(f"{what}: otherwise", otherwise, Dead, "Give `Dead(name)`")
-
-
 class Program:
     """The parts of a flow, as they are written down."""
 
     def __init__(self, name: str, *, version: str, otherwise: Dead | None = None) -> None:
         """`otherwise`: where records go that cannot be worked on. Without it the cell stops at one."""
-        check_kind(f"flow {name}: its version", version, str, 'Say version="1"')
-        _check_dead(f"flow {name}", otherwise)
-        self.name, self.version, self.otherwise = name, version, otherwise
+        check_text("the name of a flow", name, "billing")
+        check_text(f"flow {name}: its version", version, "1")
+        self.name, self.version = name, version
+        self.otherwise: Dead | None = None
+        self.otherwise = self._dead_letters(otherwise)
         self.codecs: list[str] = []
         self.since_ms: int | None = None  # of its inputs: what the log had before is left out
         self.until_ms: int | None = None  # where it comes to an end: it ends where they had this time, else now
@@ -384,15 +393,17 @@ class Program:
         """`wait_ms`: how much older than those before it a record may be, and still be in time. `headers`: functions
         look at them, as `at.headers`. `start`: where a flow that has never read it begins, and where it was then; a
         number is a time in milliseconds, by the times that the log has."""
-        _check_topic(f"flow {self.name}: read", topic)
-        _check_dead(f"flow {self.name}: read of {topic.name}", otherwise)
+        what = f"flow {self.name}: read"
+        check_kind(what, topic, Topic, A_TOPIC)
+        check_number(f"{what} of {topic.name}: wait_ms", wait_ms, 0)
         if start not in (EARLIEST, LATEST) and not (isinstance(start, int) and start >= 0):
             raise ValueError(
                 f"flow {self.name}: {topic.name} is read from start={start!r}; it is {EARLIEST!r}, {LATEST!r}, or a "
                 "time in milliseconds since 1970"
             )
         self.codecs += [topic.key.name, topic.value.name]
-        branch = Branch(topic, wait_ms=wait_ms, otherwise=otherwise or self.otherwise, has_headers=headers, start=start)
+        otherwise = self._dead_letters(otherwise)
+        branch = Branch(topic, wait_ms=wait_ms, otherwise=otherwise, has_headers=headers, start=start)
         return self.begin(name or topic.name, (branch,))
 
     def table(
@@ -400,12 +411,11 @@ class Program:
     ) -> Table[K, V]:
         """The last value of each key of a compacted topic, for streams to be joined with; a null value deletes. A
         partition has `most` rows at most, which are state of its cell."""
-        _check_topic(f"flow {self.name}: table", topic)
-        _check_dead(f"flow {self.name}: table of {topic.name}", otherwise)
+        check_kind(f"flow {self.name}: table", topic, Topic, A_TOPIC)
         name = name or topic.name
         self.codecs.append(topic.key.name)
         keeps = Node(kept(name, self.claim_state(name, topic.value), topic.partitions, most))
-        return Table(name, Branch(topic, (keeps,), otherwise=otherwise or self.otherwise, is_table=True))
+        return Table(name, Branch(topic, (keeps,), otherwise=self._dead_letters(otherwise), is_table=True))
 
     def begin(
         self, name: str, branches: tuple[Branch, ...], *, repeats: bool = True, files: FileSink | None = None
@@ -416,12 +426,18 @@ class Program:
     def become(self, parts: Iterable[Part]) -> None:
         self._begun = {part.name: part for part in parts}
 
+    def _dead_letters(self, otherwise: Dead | None) -> Dead | None:
+        takes = 'where they go, such as Dead("orders.dead")'
+        check_kind(f"flow {self.name}: otherwise", otherwise, (Dead, NoneType), takes)
+        return otherwise or self.otherwise
+
     def claim_state(self, name: str, codec: Codec[S]) -> Codec[S]:
         self.claim_name(name)
         self.codecs.append(codec.name)
         return codec
 
     def claim_name(self, name: str) -> str:
+        check_text(f"flow {self.name}: the name of a part", name, "totals")
         if name in self._names:
             raise ValueError(f"flow {self.name} has two parts with the name {name}: give one of them another (`name=`)")
         self._names.add(name)

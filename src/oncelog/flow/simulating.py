@@ -5,8 +5,8 @@ can be, and what is written must be what the functions make of the input once.
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar, overload
 
+from oncelog.arguments import check_kind
 from oncelog.flow.codecs import raw
-from oncelog.flow.functions import check_kind
 from oncelog.flow.program import Program
 from oncelog.flow.simulation.duties import Duty, duties_of
 from oncelog.flow.simulation.engine import Stopped
@@ -55,7 +55,7 @@ class Simulated:
     def __getitem__(self, topic: Topic[Any, Any] | Dead) -> list[tuple[Any, Any]]:
         """Partition by partition."""
         topic = topic.topic if isinstance(topic, Dead) else topic
-        check_kind("what was simulated", topic, Topic, "Ask by the Topic or Dead that was written")
+        check_kind("what was simulated", topic, Topic, "the Topic or Dead that was written")
         decode_key, decode_value = topic.key.decode, topic.value.decode
         return [
             (decode_key(key or b""), None if value is None else decode_value(value))

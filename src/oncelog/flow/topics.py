@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from oncelog.arguments import check_kind, check_number, check_text
 from oncelog.flow.codecs import Codec, optional, raw
-from oncelog.flow.functions import check_function, check_kind
+from oncelog.flow.functions import check_function
 from oncelog.records.murmur2 import murmur2
 from oncelog.slots.comparing import Headers
 
@@ -34,16 +35,12 @@ class Topic(Generic[K, V]):
     time: Callable[[V], int] | None = None  # when it happened, where the value says it and not the record
 
     def __post_init__(self) -> None:
-        for role, codec in (("key", self.key), ("value", self.value)):
-            check_kind(
-                f"topic {self.name}: its {role}", codec, Codec, "Give `text`, `raw`, `json_of(type)` or another one"
-            )
-        if not isinstance(self.partitions, int) or self.partitions < 1:
-            raise ValueError(
-                f"topic {self.name}: it has {self.partitions!r} partitions. Say 1 or more, as many as it has"
-            )
+        _check(self.name, self.partitions)
+        for what, codec in (("keys", self.key), ("values", self.value)):
+            takes = "a codec, such as text, raw or json_of(Order)"
+            check_kind(f"Topic {self.name}: what its {what} are", codec, Codec, takes)
         if self.time is not None:
-            check_function(f"topic {self.name}: time", self.time, "value")
+            check_function(f"Topic {self.name}: time", self.time, "value")
 
     def sent(self, key: K, value: V, at_ms: int = 0, headers: Headers = ()) -> Sent:
         data = None if value is None and self.value.takes_null else self.value.encode(value)
@@ -81,6 +78,14 @@ class Dead:
     name: str
     partitions: int = 1
 
+    def __post_init__(self) -> None:
+        _check(self.name, self.partitions)
+
     @property
     def topic(self) -> Topic[bytes, bytes | None]:
         return Topic(self.name, raw, optional(raw), self.partitions)
+
+
+def _check(name: str, partitions: int) -> None:
+    check_text("the name of a topic", name, "orders")
+    check_number(f"Topic {name}: partitions", partitions, 1)

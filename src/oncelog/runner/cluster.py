@@ -7,6 +7,7 @@ from datetime import timedelta
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from oncelog.arguments import check_kind
 from oncelog.client import KafkaError, KafkaException
 from oncelog.client.door import (
     ALIASES,
@@ -62,10 +63,8 @@ _NOT_HERE: Final = {
 
 def check_properties(properties: Mapping[str, Any]) -> None:
     """Refuses what would not be exactly once, or would change nothing."""
-    if not isinstance(properties, Mapping):
-        raise FlowRefused(
-            f'{properties!r} are no properties. Give a dict, such as {{"bootstrap.servers": "HOST:PORT"}}'
-        )
+    words = 'the properties of a client, such as {"bootstrap.servers": "127.0.0.1:9092"}'
+    check_kind("what a flow is run with", properties, Mapping, words)
     for name, value in properties.items():
         known = ALIASES.get(name, name)
         if known in _NOT_HERE:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
+from oncelog.arguments import check_kind
 from oncelog.client.door import LoopThread
 from oncelog.flow.errors import FlowRefused
 from oncelog.flow.flows import Run
@@ -74,6 +75,7 @@ class Scraped:
 
     def __init__(self, run: Run, address: str) -> None:
         self._run = run
+        check_kind("metrics", address, str, "HOST:PORT, such as 127.0.0.1:9309")
         try:
             self._host, self._port = parse_address("metrics", address)
         except SettingsError as unfit:

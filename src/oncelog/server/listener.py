@@ -1,7 +1,10 @@
 """Listening: each new connection is served from then on."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import errno
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 from oncelog.server.connection import Connection
 from oncelog.server.connections import Connections
@@ -11,6 +14,10 @@ from oncelog.server.tls_transport import TlsTransport
 from oncelog.settings import SettingsError
 
 BACKLOG = 1024
+REMEDIES: Final = {
+    errno.EADDRINUSE: "Stop what listens there, or choose another port (0: any that is free)",
+    errno.EADDRNOTAVAIL: "Choose an address that this machine has",
+}
 
 
 async def listen(wanted: Sequence[Endpoint], connections: Connections) -> tuple[list[asyncio.Server], dict[str, int]]:
@@ -31,11 +38,43 @@ async def listen(wanted: Sequence[Endpoint], connections: Connections) -> tuple[
         except OSError as error:
             for each in servers:
                 each.close()
-            where = f"{endpoint.host}:{endpoint.port}"
-            raise SettingsError(f"cannot listen on {where}: {error.strerror or error}") from error
+            raise _refusal(endpoint.host, endpoint.port, error) from error
         servers.append(server)
         ports[endpoint.name] = server.sockets[0].getsockname()[1]
     return servers, ports
+
+
+def refuse_taken(addresses: Iterable[tuple[str, int]]) -> None:
+    """What `listen` would say now, for who is about to make a folder: it would stay behind a server that cannot listen.
+    Raises SettingsError."""
+    for host, port in addresses:
+        try:
+            found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            failures = [failure for each in found if (failure := _failure(*each)) is not None]
+        except OSError as error:
+            raise _refusal(host, port, error) from error
+        taken = [each for each in failures if each.errno == errno.EADDRINUSE]
+        if taken or len(failures) == len(found):  # as `listen`, which passes over a family that is missing here
+            raise _refusal(host, port, [*taken, *failures][0])
+
+
+def _failure(family: int, kind: int, protocol: int, _: str, address: Any) -> OSError | None:
+    try:
+        with socket.socket(family, kind, protocol) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                trial.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            trial.bind(address)
+    except OSError as failure:
+        return failure
+    return None
+
+
+def _refusal(host: str, port: int, error: OSError) -> SettingsError:
+    remedy = REMEDIES.get(error.errno or 0)
+    return SettingsError(
+        f"cannot listen on {host}:{port}: {error.strerror or error}" + (f". {remedy}" if remedy else "")
+    )
 
 
 def _factory(endpoint: Endpoint, connections: Connections) -> Callable[[], asyncio.BaseProtocol]:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from oncelog.arguments import check_kind
+
 # What spark-submit calls by short names, and the environment variable that holds its arguments where Python starts it.
 SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 _SHORT: Final = {
@@ -44,7 +46,9 @@ UNCHECKED_ARROW: Final = ["-Darrow.enable_unsafe_memory_access=true", "-Darrow.e
 
 def said_by_caller(conf: Mapping[str, object] | None, keywords: Mapping[str, object]) -> dict[str, str]:
     """The caller's settings by Spark's names. `spark__ui__enabled=True` as a keyword says `spark.ui.enabled`."""
-    named = [(name, name, value) for name, value in (conf or {}).items()]
+    conf = {} if conf is None else conf
+    check_kind("conf", conf, Mapping, 'a mapping by the names of Spark, such as {"spark.driver.memory": "4g"}')
+    named = [(name, name, value) for name, value in conf.items()]
     named += [(name, _key(name), value) for name, value in keywords.items()]
     for name, key, _ in named:
         if not key.startswith("spark."):

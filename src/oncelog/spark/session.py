@@ -14,9 +14,11 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import NoneType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from oncelog.arguments import check_kind
 from oncelog.cache_folder import NoCacheFolder
 from oncelog.spark.class_archive import archive_of
 from oncelog.spark.conf import UNCHECKED_ARROW, defaults, has_own_logging, is_local, said_by_caller, set_by_user
@@ -49,6 +51,7 @@ def session(
     with two underscores for each dot, `spark__sql__shuffle__partitions=2`; `master` and `remote` may be said in short.
     `progress=False`: neither bar nor lines.
     """
+    check_kind("app_name", app_name, (str, NoneType), "a text")
     spark_home = _require_pyspark()
     said = said_by_caller(conf, keywords)
     if app_name is not None:

@@ -1,6 +1,7 @@
 """Names, ranges, defaults and refusals are those of the real librdkafka, asked each time."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,11 @@ from oncelog.settings import Kind, Setting
 from tests.client.properties.real import RealProperty, real_properties, real_refusal
 from tests.client.properties_page import page
 
-READERS = {"producer": producer_settings, "consumer": consumer_settings, "admin": admin_settings}
+READERS: dict[str, Callable[[dict[Any, Any]], object]] = {
+    "producer": producer_settings,
+    "consumer": consumer_settings,
+    "admin": admin_settings,
+}
 BASE = {"bootstrap.servers": "127.0.0.1:1"}
 
 # Where ours differs, and why stands on the page.

@@ -11,6 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
+from oncelog.arguments import check_kind
 from oncelog.client.admin import acls, arguments, cluster, configs, groups, quotas, scram, topics
 from oncelog.client.admin.acl_values import AclBinding, AclBindingFilter
 from oncelog.client.admin.scram import UserScramCredentialAlteration, UserScramCredentialsDescription
@@ -30,6 +31,7 @@ from oncelog.client.admin.values import (
     QuotaEntity,
     Replicas,
 )
+from oncelog.client.consumer.arguments import topic_partition
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.brokers import Brokers
@@ -126,6 +128,7 @@ class Admin:
     ) -> dict[TopicPartition, "Future[None]"]:
         """Partitions move to these brokers, the preferred leader first; with None a move is taken back. What is new is
         copied after this is answered: `list_partition_reassignments` says what still moves."""
+        check_kind("targets", targets, Mapping, "a mapping of TopicPartition to lists of brokers")
         by_place = {(each.topic, each.partition): target for each, target in targets.items()}
 
         async def ask(brokers: Brokers, wanted: Mapping[AnyPlace, int], timeouts: Timeouts) -> dict[AnyPlace, Any]:
@@ -155,6 +158,8 @@ class Admin:
         validate_only: bool = False,
     ) -> dict[str, "Future[None]"]:
         wanted = arguments.all_of(NewTopic, "new_topics", new_topics, lambda each: each.topic)
+        for each in wanted:
+            arguments.check_new_topic(each)
         timeouts = self._timeouts(request_timeout, operation_timeout)
         return self._futures(
             [each.topic for each in wanted],
@@ -193,6 +198,7 @@ class Admin:
         self, timestamps: Mapping[TopicPartition, int], *, request_timeout: float = -1
     ) -> dict[TopicPartition, "Future[FoundOffset]"]:
         """First offsets at or after these times in milliseconds; -1 the end, -2 the beginning, -3 the latest time."""
+        check_kind("timestamps", timestamps, Mapping, "a mapping of TopicPartition to milliseconds")
         places = [TopicPartition(each.topic, each.partition, at) for each, at in timestamps.items()]
         return self._by_partition(places, topics.list_offsets, request_timeout)
 
@@ -251,6 +257,7 @@ class Admin:
         validate_only: bool = False,
     ) -> dict[QuotaEntity, "Future[None]"]:
         """What is not named stays; None takes a quota away."""
+        check_kind("changes", changes, Mapping, "a mapping of QuotaEntity to its quotas")
         wanted = arguments.all_of(QuotaEntity, "changes", list(changes), lambda each: each)
         timeouts = self._timeouts(request_timeout)
         ask = partial(quotas.alter_client_quotas, self._brokers, changes, timeouts, validate_only=validate_only)
@@ -406,6 +413,9 @@ class Admin:
         operation_timeout_s: float = 0,
     ) -> dict[TopicPartition, "Future[Any]"]:
         wanted = arguments.all_of(TopicPartition, "partitions", given, lambda each: each)
+        for each in wanted:
+            topic_partition(each)
+            check_kind(f"the offset or time of {each.topic}-{each.partition}", each.offset, int, "a whole number")
         by_place = {(each.topic, each.partition): each for each in wanted}
         timeouts = self._timeouts(request_timeout_s, operation_timeout_s)
 

@@ -1,9 +1,11 @@
 """What an application hands in, looked at before anything is sent."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
+from oncelog.arguments import check_kind
 from oncelog.client.errors import invalid_argument
+from oncelog.client.types import NewTopic
 
 T = TypeVar("T")
 
@@ -45,3 +47,11 @@ def seconds(what: str, given: object) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise TypeError(f"{what} is a number of seconds, not {type(given).__name__}")
     return given
+
+
+def check_new_topic(topic: NewTopic) -> None:
+    """What there may be is for the brokers to say."""
+    text("the topic of a NewTopic", topic.topic)
+    for what in ("num_partitions", "replication_factor"):
+        check_kind(f"NewTopic {topic.topic}: {what}", getattr(topic, what), int, "a whole number, such as 3")
+    check_kind(f"NewTopic {topic.topic}: config", topic.config, Mapping, 'a dict, such as {"retention.ms": "3600000"}')

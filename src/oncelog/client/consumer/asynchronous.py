@@ -31,7 +31,7 @@ class AsyncConsumer:
     def __init__(self, properties: Mapping[str, Any] = NOTHING_GIVEN, /, **more: Any) -> None:
         self._calls: deque[Call] = NOT_OPEN
         self._delivery: Delivery
-        self._driver = OnLoop(consumer_settings({**properties, **more}), self._open)
+        self._driver = OnLoop(consumer_settings(properties, more), self._open)
 
     def _open(self, operations: Operations) -> None:
         self._delivery = operations.delivery

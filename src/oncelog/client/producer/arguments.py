@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from types import NoneType
 from typing import Any, Final
 
+from oncelog.arguments import check_kind
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.producer.accumulator import Held, headers_bytes, row_bytes
 
@@ -62,6 +64,12 @@ def check_topic(topic: Any) -> None:
         topic.encode()
     except UnicodeEncodeError as error:  # half of a pair, which no request can carry
         raise refused(KafkaError._INVALID_ARG, f"{topic[:60]!r} cannot be a topic: {error.reason}") from None
+
+
+def named(topic: Any) -> list[str] | None:
+    """None where all are meant."""
+    check_kind("topic", topic, (str, NoneType), "the name of a topic, or None for all")
+    return None if topic is None else [topic]
 
 
 def check_callback(callback: Any) -> None:

@@ -13,6 +13,7 @@ from oncelog.client.producer.arguments import (
     FAILED_FLUSH_S,
     bulk_module,
     check_pinned,
+    named,
 )
 from oncelog.client.producer.beginning import begin
 from oncelog.client.producer.delivery import ProducedMessage, Report
@@ -40,7 +41,7 @@ class AsyncProducer(Face):
         **more: Any,
     ) -> None:
         """`saved`: go on as this producer, which any process may have saved (docs/saved-producers.md)."""
-        super().__init__({**properties, **more}, saved)
+        super().__init__(properties, more, saved)
         settings = self._settings
         self._engine = Engine(settings, self._budget, self._deliver, self._tell, self._tell_statistics)
         self._blocks = settings.oncelog_queue_full == "block" or "oncelog.queue.full" not in settings.given
@@ -146,7 +147,7 @@ class AsyncProducer(Face):
     async def list_topics(self, topic: str | None = None) -> ClusterMetadata:
         """The cluster's brokers and topics, or one topic alone."""
         self._check_usable()
-        return cluster_metadata(await self._engine.brokers.refresh(None if topic is None else [topic]), topic)
+        return cluster_metadata(await self._engine.brokers.refresh(named(topic)), topic)
 
     # --- saved, and resumed
 

@@ -31,16 +31,18 @@ FORKED: Final = "this producer was made before the process forked: a forked proc
 class Face:
     _engine: "Engine"
 
-    def __init__(self, properties: Mapping[str, Any], saved: "SavedProducer | str | None") -> None:
+    def __init__(
+        self, properties: Mapping[str, Any], more: Mapping[str, Any], saved: "SavedProducer | str | None"
+    ) -> None:
         self._goes_on_as = saved_value(saved)
-        self._settings = settings = producer_settings(properties)
+        self._settings = settings = producer_settings(properties, more)
         self._budget = Budget(settings.queue_buffering_max_messages, settings.queue_buffering_max_kbytes * 1024)
         self._most_bytes = settings.message_max_bytes
         self._unusable: str | None = None
 
     @property
     def saving(self) -> "Saving":
-        """What `commit_with_producer` asks."""
+        """What a commit with this producer asks."""
         return self._engine.saving
 
     def __len__(self) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from oncelog.client.consumer.arguments import timeout_s
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
 from oncelog.client.errors import KafkaError
 from oncelog.client.net.loop_thread import LoopThread
@@ -21,6 +22,7 @@ from oncelog.client.producer.arguments import (
     bulk_module,
     check_callback,
     check_pinned,
+    named,
 )
 from oncelog.client.producer.beginning import begin
 from oncelog.client.producer.delivery import Outbox
@@ -52,7 +54,7 @@ class Producer(Face):
         **more: Any,
     ) -> None:
         """`saved`: go on as this producer, which any process may have saved (docs/saved-producers.md)."""
-        super().__init__({**properties, **more}, saved)
+        super().__init__(properties, more, saved)
         settings = self._settings
         self._outbox = Outbox(self._budget)
         reporter = Reporter(settings, self._budget, self._outbox)
@@ -257,11 +259,11 @@ class Producer(Face):
     async def _purge(self, in_queue: bool, in_flight: bool) -> None:
         self._engine.purge(in_queue=in_queue, in_flight=in_flight)
 
-    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+    def list_topics(self, topic: str | None = None, timeout: float | None = -1) -> ClusterMetadata:
         """The cluster's brokers and topics, or one topic alone."""
         self._check_usable()
-        names = None if topic is None else [topic]
-        found = self._thread.run(self._engine.brokers.refresh(names), None if timeout < 0 else timeout)
+        names, limit_s = named(topic), timeout_s(timeout)
+        found = self._thread.run(self._engine.brokers.refresh(names), limit_s)
         return cluster_metadata(found, topic)
 
     # --- saved, and resumed

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from oncelog.arguments import check_kind
 from oncelog.client.errors import KafkaException, invalid_argument
 from oncelog.client.properties.common import CONSUMER, PRODUCER, AdminSettings, ClientSettings
 from oncelog.client.properties.consumer import ConsumerSettings
@@ -26,16 +27,23 @@ NOTHING_GIVEN: Final[Given] = MappingProxyType({})  # all are keywords
 S = TypeVar("S", bound=ClientSettings)
 
 
-def producer_settings(given: Given) -> ProducerSettings:
-    return _read(given, ProducerSettings, PRODUCER, fit_producer)
+def producer_settings(given: Given, more: Given = NOTHING_GIVEN) -> ProducerSettings:
+    return _read(_together(given, more), ProducerSettings, PRODUCER, fit_producer)
 
 
-def consumer_settings(given: Given) -> ConsumerSettings:
-    return _read(given, ConsumerSettings, CONSUMER, fit_consumer)
+def consumer_settings(given: Given, more: Given = NOTHING_GIVEN) -> ConsumerSettings:
+    return _read(_together(given, more), ConsumerSettings, CONSUMER, fit_consumer)
 
 
 def admin_settings(given: Given) -> AdminSettings:
-    return _read(given, AdminSettings, "admin client", fit_admin)
+    return _read(_together(given), AdminSettings, "admin client", fit_admin)
+
+
+def _together(given: Given, more: Given = NOTHING_GIVEN) -> Given:
+    """`more` are keywords."""
+    words = 'a dict of properties, such as {"bootstrap.servers": "127.0.0.1:9092"}'
+    check_kind("the configuration of a client", given, Mapping, words)
+    return {**given, **more}
 
 
 def _read(
@@ -44,8 +52,6 @@ def _read(
     role: str,
     fit: Callable[[dict[str, Any], frozenset[str]], str | None],
 ) -> S:
-    if not isinstance(given, Mapping):
-        raise TypeError(f"expected configuration dict, not {type(given).__name__}")
     values: dict[str, Any] = {}
     names: set[str] = set()
     for written, value in _flat(given):
@@ -98,7 +104,7 @@ def _value(written: str, known: Setting, value: Any) -> Any:
     if known.kind is Kind.CALLABLE:
         return _callable(known, value)
     try:
-        return value_of(known, _text_of(known.name, value))
+        return value_of(known, _text_of(written, value))
     except KafkaException as refusal:
         if written == known.name:
             raise

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
+from oncelog.arguments import check_number
 from oncelog.flow.codecs import Codec
 from oncelog.flow.formats import SOURCE
 from oncelog.flow.scope import Context, Make, Push, Scope
@@ -78,14 +79,18 @@ class Ids(StepStates):
 def without_known_ids(
     name: str, id_of: Callable[[Any], str], codec: Codec[int], most: int, keep_ms: int | None
 ) -> Make:
-    if most < 1 or (keep_ms is not None and keep_ms < 0):
-        raise ValueError(f"{name}: it keeps {most} ids for {keep_ms} ms; the least are 1 and 0")
+    check_number(f"{name}: most", most, 1)
+    if keep_ms is not None:
+        check_number(f"{name}: keep_ms", keep_ms, 0)
 
     def make(then: Push, scope: Scope) -> Push:
         ids = scope.add_states(Ids(name, codec, most, keep_ms))
 
         def push(key: Any, value: Any) -> None:
-            if ids.is_new(id_of(value).encode(), scope.time_ms):
+            id = id_of(value)
+            if not isinstance(id, str):
+                raise TypeError(f"the id for {name!r} is {id!r:.200}, and not a text, such as `str(id)`")
+            if ids.is_new(id.encode(), scope.time_ms):
                 then(key, value)
 
         return push
@@ -102,6 +107,13 @@ def in_header(_: Any, at: Context[Any]) -> tuple[str, int]:
     return source, int(offset)
 
 
+def _source(name: str, said: object) -> tuple[str, int]:
+    match said:
+        case (str(source), int(offset)):
+            return source, offset
+    raise TypeError(f"the source for {name!r} is {said!r:.200}, and not (text, whole number)")
+
+
 def without_lower_offsets(name: str, source_of: Callable[[Any, Any], tuple[str, int]], codec: Codec[int]) -> Make:
     def make(then: Push, scope: Scope) -> Push:
         states = scope.states(name, codec)
@@ -110,7 +122,7 @@ def without_lower_offsets(name: str, source_of: Callable[[Any, Any], tuple[str, 
 
         def push(key: Any, value: Any) -> None:
             at.key, at.time_ms = key, scope.time_ms
-            source, offset = source_of(value, at)
+            source, offset = _source(name, source_of(value, at))
             entry = source.encode()
             stands = objects.get(entry, _MISSING)
             if stands is _MISSING:

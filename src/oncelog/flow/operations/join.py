@@ -7,6 +7,7 @@ cell that is restored joins each record with the row that it was joined with fir
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from oncelog.arguments import check_number
 from oncelog.flow.codecs import Codec
 from oncelog.flow.messages import Unworkable
 from oncelog.flow.scope import Make, Push, Scope
@@ -87,8 +88,7 @@ class TableRows(StepStates):
 
 def kept(name: str, codec: Codec[Any], partitions: int, most: int) -> Make:
     """What a table does with its records: nothing goes on."""
-    if most < 1:
-        raise ValueError(f"{name}: it has {most} rows at most; 1 is the least")
+    check_number(f"{name}: most", most, 1)
 
     def make(_: Push, scope: Scope) -> Push:
         rows = scope.add_states(TableRows(name, codec, scope.trail, scope.cell, partitions))

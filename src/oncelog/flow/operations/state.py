@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from oncelog.flow.codecs import Codec, check_class, check_classes, class_of, decoded
+from oncelog.flow.functions import check_outputs
 from oncelog.flow.messages import EMPTY, Records
 from oncelog.flow.scope import Context, Make, Push, RunContext, Scope, ToTopic
 from oncelog.flow.stepping import Old, StepStates, Timed
@@ -24,6 +25,8 @@ def _checked(name: str, kind: type | None, returned: Any) -> tuple[Any, Iterable
         outputs = None
     if outputs is None:
         raise TypeError(f"the step {name!r} returned {returned!r:.200}, and not (state, outputs), such as `state, []`")
+    if type(outputs) is not list:
+        check_outputs(f"the step {name!r}", outputs)
     if type(after) is not kind and kind is not None and after is not None:
         check_class(kind, after)
     return after, outputs
@@ -75,6 +78,8 @@ def _in_columns(
         for row, number, value in zip(every, numbers, decoded(records.values, decode_value), strict=True):
             at.row, stands = row, objects[number]
             objects[number], outputs = function(state() if stands is None else stands, value, at)
+            if type(outputs) is not list:
+                check_outputs(f"the step {states.name!r}", outputs)
             for output in outputs:
                 add_row(row)
                 add_result(output)

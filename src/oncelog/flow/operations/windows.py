@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from struct import pack
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from oncelog.arguments import check_number
 from oncelog.flow.codecs import Codec
 from oncelog.flow.scope import Make, Push, Scope
 
@@ -38,12 +39,11 @@ def windows(
     every_ms: int | None,
 ) -> Make:
     hop_ms = size_ms if every_ms is None else every_ms
-    if not (isinstance(size_ms, int) and isinstance(hop_ms, int)):
-        raise ValueError(f"{name}: windows of {size_ms!r}, one every {hop_ms!r}. Both are milliseconds, as an int")
-    if size_ms < 1 or hop_ms < 1 or size_ms > hop_ms * MOST_WINDOWS:
+    check_number(f"{name}: size_ms", size_ms, 1)
+    check_number(f"{name}: every_ms", hop_ms, 1)
+    if size_ms > hop_ms * MOST_WINDOWS:
         raise ValueError(
-            f"{name}: windows of {size_ms} ms, one every {hop_ms} ms. Both are at least 1, and a record is in at most "
-            f"{MOST_WINDOWS} windows"
+            f"{name}: windows of {size_ms} ms, one every {hop_ms} ms. A record is in at most {MOST_WINDOWS} windows"
         )
 
     def make(then: Push, scope: Scope) -> Push:

@@ -7,8 +7,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
+from types import NoneType
 from typing import Any, Final
 
+from oncelog.arguments import check_kind, check_text
 from oncelog.client import KafkaException
 from oncelog.client.door import is_retriable
 from oncelog.clock import monotonic_s
@@ -149,6 +151,11 @@ def copy_topic(
 
         return own(f"copy {source} to {destination}", progress=False) if spark is None else spark
 
+    for what, text in (("source", source), ("destination", destination), ("from_servers", from_servers)):
+        check_text(what, text, "127.0.0.1:9092" if what == "from_servers" else "orders")
+    for what, properties in (("from_properties", from_properties), ("to_properties", to_properties)):
+        check_kind(what, properties, Mapping, 'a dict of properties, such as {"security.protocol": "ssl"}')
+    check_kind("follow", follow, (Event, NoneType), "a threading.Event that is set to end it, or nothing")
     spec = spec_of(
         source,
         destination,
