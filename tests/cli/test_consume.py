@@ -7,23 +7,14 @@ where the record is no text.
 import json
 import re
 from io import BytesIO
-from itertools import count
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from click import ClickException
 
-from oncelog.cli.parts import consume_loop
 from oncelog.cli.parts.consume_loop import ConsumeLoop, Limits
 from oncelog.cli.parts.records import values
-from oncelog.client.consumer.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
-from oncelog.client.consumer.consumer import Consumer
-from oncelog.client.consumer.message import ErrorMessage, Message, Source
-from oncelog.client.errors import KafkaError
-from oncelog.client.types import TopicPartition
 from oncelog.embedded import Server
-from oncelog.slots import Place
 from tests.cli.running import Oncelog
 from tests.raw import RawConnection, Rec, batch
 
@@ -233,46 +224,6 @@ def test_damage_ends_it_behind_what_is_whole(oncelog: Oncelog, server: Server, t
     assert (said.code, said.lines) == (1, ["batch 0"])
     assert [line for line in said.err.splitlines() if not line.startswith("%")] == [said.err.splitlines()[-1]]
     assert re.match(rf"Error: {topic} \[0\]: .*offset 1.* damaged.* restore the topic", said.err.splitlines()[-1])
-
-
-class Copied:
-    """A consumer of a partition with two copies: what it hands out."""
-
-    def __init__(self, *found: Message) -> None:
-        self._found = list(found)
-
-    def assign(self, wanted: list[TopicPartition]) -> None:
-        pass
-
-    def poll(self, timeout_s: float) -> Message | None:
-        return self._found.pop(0) if self._found else None
-
-    def consume(self, most: int, timeout_s: float) -> list[Message]:
-        return []
-
-    def list_topics(self, topic: str, timeout_s: float) -> ClusterMetadata:
-        partitions = {0: PartitionMetadata(0, 1, [1, 2], [1, 2])}
-        return ClusterMetadata("id", 1, {}, {topic: TopicMetadata(topic, partitions)})
-
-
-def copied(*found: Message) -> tuple[ConsumeLoop, BytesIO]:
-    out, consumer = BytesIO(), Copied(*found)
-    loop = ConsumeLoop(cast(Consumer, consumer), values(b"\n", b"").renderer(), out, Limits(ends_at_end=True))
-    loop.assign({Place("orders", 0): 0})
-    return loop, out
-
-
-@pytest.mark.parametrize("code", [KafkaError._BAD_MSG, KafkaError.INVALID_MSG])
-def test_what_is_damaged_may_come_whole_from_another_copy(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consume_loop, "monotonic_s", count().__next__)  # a second each time that it is asked
-    damaged = ErrorMessage(KafkaError(code, "damaged"), "orders", 0, 1)
-    end = ErrorMessage(KafkaError(KafkaError._PARTITION_EOF), "orders", 0, 2)
-    loop, out = copied(damaged, Message(b"whole", None, 1, -1, None, Source("orders", 0)), end)
-    loop.run()
-    assert out.getvalue() == b"whole\n"
-    loop, _ = copied(damaged)
-    with pytest.raises(ClickException, match="damaged"):
-        loop.run()
 
 
 # --- the properties that it is given

@@ -1,7 +1,6 @@
 """The loop of `consume`: from a consumer to stdout, until there has been enough."""
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -12,9 +11,8 @@ from oncelog.cli.parts.columns import ColumnRenderer
 from oncelog.cli.parts.endings import failure, words_of
 from oncelog.cli.parts.rules import Given, on_group, on_topic
 from oncelog.client.consumer.message import Message
-from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.errors import KafkaError
 from oncelog.client.types import TopicPartition
-from oncelog.clock import monotonic_s
 from oncelog.slots import Place
 
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ MOST_RECORDS = 20_000
 MANY_RECORDS = 100_000  # behind this many it is worth loading what writes columns
 # Callbacks of the group come while the consumer is polled; what they change is looked at so often.
 POLL_S = 1.0
-DAMAGED_S = 3.0  # a leader that finds it gives way to another replica within a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,6 @@ class ConsumeLoop:
         self._is_shared = False
         self._takes: Given | None = None
         self._has_share = False  # which may be nothing, where there are more members than partitions
-        self._damaged: dict[Place, tuple[float, str]] = {}  # until when it is waited for, and what is said then
         self._told: str | None = None
 
     def assign(self, starts: Mapping[Place, int]) -> None:
@@ -93,7 +89,6 @@ class ConsumeLoop:
     def run(self) -> None:
         bulk = 1 if self._limits.is_unbuffered else FIRST_RECORDS
         while not self._is_over():
-            self._end_at_damage()
             most = bulk if self._left is None else min(bulk, self._left)
             if self._render_columns is not None and self._write_columns(self._consumer.consume_batches(most, 0)):
                 continue
@@ -132,7 +127,6 @@ class ConsumeLoop:
                 self._leave(place)
             batch = batch.slice(0, int(offsets.searchsorted(stop)))
         if batch.num_rows and self._render_columns is not None:
-            self._forget_damage((place,))
             self._out.write(self._render_columns(batch))
             if self._left is not None:
                 self._left -= batch.num_rows
@@ -155,8 +149,6 @@ class ConsumeLoop:
         self._out.flush()
         if self._left is not None:
             self._left -= len(records)
-        if self._damaged:
-            self._forget_damage({Place(each.topic(), each.partition()) for each in records})
         if self._is_shared:
             self._store(records)
         if len(records) < len(messages):
@@ -165,10 +157,6 @@ class ConsumeLoop:
                 if error is not None:
                     self._hear(error, each)
         return len(data)
-
-    def _forget_damage(self, places: Collection[Place]) -> None:
-        """Somebody has it whole."""
-        self._damaged = {place: each for place, each in self._damaged.items() if place not in places}
 
     def _is_wanted(self, record: Message) -> bool:
         place = Place(record.topic(), record.partition())
@@ -197,26 +185,13 @@ class ConsumeLoop:
             if self._limits.ends_at_end or at.offset() >= self._limits.stops.get(place, at.offset() + 1):
                 self._done.add(place)
         elif error in (KafkaError._BAD_MSG, KafkaError.INVALID_MSG) and at.offset() >= 0:
-            if place not in self._done and place not in self._damaged:
-                wait_s = DAMAGED_S if self._has_copies(place) else 0.0
-                self._damaged[place] = monotonic_s() + wait_s, self._damage(error)
+            if place not in self._done:
+                raise failure(self._damage(error))
         elif error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._say(f"% {words_of(error)}")
         else:
             is_of_topic = error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and place.topic is not None
             raise failure(words_of(error, on_topic("Read", place.topic) if is_of_topic else self._takes))
-
-    def _end_at_damage(self) -> None:
-        """Another replica may be whole, and lead a moment later."""
-        for until_s, words in self._damaged.values():
-            if monotonic_s() >= until_s:
-                raise failure(words)
-
-    def _has_copies(self, place: Place) -> bool:
-        with suppress(KafkaException):
-            known = self._consumer.list_topics(place.topic, DAMAGED_S).topics[place.topic].partitions
-            return place.partition not in known or len(known[place.partition].replicas) > 1
-        return True
 
     def _damage(self, error: KafkaError) -> str:
         """Who wants all that is there must not take what was written for it."""
