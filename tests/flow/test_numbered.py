@@ -18,6 +18,7 @@ from oncelog.flow import (
     Upgrade,
     entries,
     json_of,
+    msgpack_of,
     numbered,
     optional,
     part_running,
@@ -149,6 +150,24 @@ def _end_of(value: Any) -> bytes:
     if value == b"bad":
         raise ValueError("it is bad")
     return str(value)[-2:].encode()
+
+
+@pytest.mark.parametrize("form", [json_of, msgpack_of])
+def test_totals_as_columns_are_in_the_form_of_their_topic(form: Callable[[type[int]], Codec[int]]) -> None:
+    flow = Flow("f", version="1")
+    flow.read(NAMES).count("count").write(Topic("counts", text, form(int), partitions=3))
+    runs = [records_of(b"anna", b"bob", b"anna", b"x"), records_of(b"bob", b"x", first=4)]
+    columns = ran(flow, {}, *map(as_columns, runs))
+    assert columns == ran(flow, {}, *runs)
+    told = [row.value for *_, last in columns for rows in last.values() for row in rows]
+    assert {form(int).decode(each or b"") for each in told} == {1, 2}
+
+
+def test_a_key_that_does_not_decode_is_passed_on_by_nobody() -> None:
+    records = records_of(b"7", b"8")._replace(keys=[b"k", b"\xff"])
+    for brought in (records, as_columns(records)):
+        with pytest.raises(Unworkable, match="offset 1 of names: UnicodeDecodeError"):
+            ran(passing(raw), {}, brought)
 
 
 @pytest.mark.parametrize("values", [raw, optional(raw), json_of(int), optional(json_of(int))], ids=lambda it: it.name)

@@ -133,6 +133,14 @@ def test_one_without_a_time_cannot_be_worked_on(bad: Reading, why: str, total: b
     assert done[told][-1:] == [("a", 2)] if total else [each.state for _, each in done[windows]] == [2]
 
 
+def test_a_bad_value_that_came_late_moves_no_watermark() -> None:
+    flow = Flow("f", version="1")
+    flow.read(readings, otherwise=dead).window("by-10", int, more, size_ms=10).write(windows)
+    sent = [readings.sent("a", each, at_ms=10**9) for each in (Reading(1), Reading(2, 101), Reading(3))]
+    done = flow.simulate(sent, end=30, crashes=True)
+    assert [each.state for _, each in done[windows]] == [2]
+
+
 def test_a_time_is_told_of_bytes_too_and_of_no_null() -> None:
     stamped = Topic("stamped", raw, raw, time=int)
     flow = Flow("f", version="1")

@@ -278,6 +278,10 @@ def test_messagepack_is_written_and_read_of_the_same_types(tmp_path: Path) -> No
     assert done[counts][-1] == ("a", 2)
     assert [row["customer"] for rows in done.files[str(tmp_path)].values() for row in rows] == ["anna", "anna"]
     assert pickle.loads(pickle.dumps(packed)).value.decode(sent.value) == Order("anna", 5)
+    joining, out = Flow("joining", version="1"), Topic("out", text, json_of(int))
+    joining.read(counts).join(joining.table(packed), lambda number, order: number + order.amount).write(out)
+    done = joining.simulate([sent, counts.sent("a", 1, at_ms=1), counts.sent("a", 2, at_ms=2)], crashes="everywhere")
+    assert done[out] == [("a", 6), ("a", 7)], "also where the table was kept and read again"
     with pytest.raises(ValueError, match="there is no MessagePack of it"):
         msgpack_of(object)
 

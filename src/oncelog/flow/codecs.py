@@ -79,7 +79,7 @@ def foreign_fields(codec: Codec[Any], stored: bytes) -> list[str]:
         known = {each.encode_name for each in inspect.type_info(kind).fields}  # type: ignore[attr-defined]
     except (AttributeError, TypeError):
         return []  # what has no fields cannot be mistaken so
-    found = msgspec.json.decode(stored)
+    found = (msgspec.msgpack if is_msgpack(codec) else msgspec.json).decode(stored)
     return sorted(found) if isinstance(found, dict) and known.isdisjoint(found) else []
 
 
@@ -118,6 +118,11 @@ def kind_of(codec: Codec[Any]) -> Any:
     if codec.made_by is not None and codec.made_by[0] in (json_of, msgpack_of):
         return codec.made_by[1][0]
     return {text.name: str, raw.name: bytes}.get(codec.name)
+
+
+def is_msgpack(codec: Codec[Any]) -> bool:
+    made = codec.made_by
+    return made is not None and (made[0] is msgpack_of or (made[0] is optional and is_msgpack(made[1][0])))
 
 
 def class_of(codec: Codec[Any]) -> type | None:

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from oncelog.flow.codecs import Codec, check_classes, class_of, raw
+from oncelog.flow.codecs import Codec, check_classes, class_of, is_msgpack, raw
 from oncelog.flow.formats import SOURCE, STATE, TIME
 from oncelog.flow.messages import ColumnChanges, Outputs
 from oncelog.records.column_types import BytesColumn, Int64s
@@ -166,7 +166,7 @@ def encoded(codec: Codec[Any], values: Sequence[Any]) -> BytesColumn:
     kind, encode = class_of(codec), codec.encode
     if encode is raw.encode and isinstance(values, BytesColumn):
         return values
-    if kind is int and set(map(type, values)) == {int}:
+    if kind is int and not is_msgpack(codec) and set(map(type, values)) == {int}:
         try:
             return as_text(np.fromiter(values, np.int64, len(values)))
         except OverflowError:

@@ -425,7 +425,10 @@ class PartWork(Work):
 
     def _pass_on(self, route: Route, key_of: Callable[[Any], Any], records: Records) -> None:
         """Under other keys, as `push` does with each of them."""
-        topic, (_, decode_value) = route.topic, self.decodes
+        topic, (decode_key, decode_value) = route.topic, self.decodes
+        if decode_key is not bytes:
+            for key in records.keys:
+                decode_key(key)  # type: ignore[arg-type]
         values = list(decoded(records.values, decode_value))
         keys = list(map(topic.key.encode, map(key_of, values)))
         if None in keys:
@@ -459,13 +462,14 @@ def _says_time(branch: Branch) -> bool:
 
 
 def _times_of(topic: Topic[Any, Any], records: Records) -> list[int]:
-    """One that cannot be told is the record's own: when its turn comes it cannot be worked on, for the same reason."""
+    """One that cannot be told is 0, so that it moves no watermark: when its turn comes it cannot be worked on, for the
+    same reason."""
     times = []
     for value, time_ms in zip(records.values, plain(records.times), strict=True):
         try:
             times.append(time_ms if value is None else topic.time_of(topic.value.decode(value)))
         except RAISED:
-            times.append(time_ms)
+            times.append(0)
     return times
 
 
