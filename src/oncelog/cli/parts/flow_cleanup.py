@@ -88,9 +88,8 @@ def _field(name: str) -> Callable[[bytes | None], str]:
 
     def id_of(value: bytes | None) -> str:
         found: Any = None if value is None else decode(value)
-        if not isinstance(found, dict) or name not in found:
-            raise ValueError(f"its value is no JSON object with a field {name}")
-        id = found[name]
-        return id if isinstance(id, str) else encode(id, order="sorted").decode()
+        if not isinstance(found, dict) or found.get(name) is None:
+            raise ValueError(f"its value is no JSON object with something in its field {name}")
+        return encode(found[name], order="sorted").decode()  # so "1" and 1 are two
 
     return id_of
