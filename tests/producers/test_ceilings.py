@@ -225,10 +225,11 @@ def test_in_a_full_partition_too_and_what_is_open_there_is_ended() -> None:
     for n in range(9):
         assert partition.send(FIRST_KAFKA + n, 0, 0, "a").decision is APPEND
     partition.map.accept_in_transaction(FIRST_KAFKA + 9, 0, 0, 1, 9, 0, now)
+    partition.map.transactions.verify(FIRST_KAFKA + 100, 0)
     for n in range(100):
         ended(partition, FIRST_KAFKA + 100 + n)
     assert partition.send(FIRST_KAFKA, 0, 0, "a").decision is DUPLICATE
-    assert partition.map.transactions.open
+    assert partition.map.transactions.open and not partition.map.transactions.verified
     ended(partition, FIRST_KAFKA + 9, 9)
     assert not partition.map.transactions.open
     partition.clock.advance(GRACE_MS)
