@@ -23,6 +23,8 @@ RECEIVE_BUFFER_BYTES = 256 * 1024
 LINES_PER_SECOND = 10
 LET_IN_S = 0.01  # while frames wait for memory: how often one of them is let in over the limit,
 CUT_AT_ONCE = 16  # and how many stalled ones lose their connections each time
+ROOM_EVERY_MS = 100
+MOST_HARMLESS = 100  # a host that has no more than this part of the connections loses none to others
 STALLED_MS = 1000  # a large frame that got on so long ago has stalled
 STALLED_READER_MS = 30_000  # so has a client that took none of its answers: consumers pause for a while
 STALLED_LOOK_S = 0.25
@@ -107,6 +109,7 @@ class Connections:
         self.lines = LineLimit(broker.clock)
         self._accidents = LineLimit(broker.clock)  # apart, so that garbage cannot hide them
         self.guard = Guard(broker, self.lines.log)
+        self._next_room_ms = 0
         self._all_gone = asyncio.Event()
         self._stalled_timer: asyncio.TimerHandle | None = None
         self._let_in_timer: asyncio.TimerHandle | None = None
@@ -130,21 +133,29 @@ class Connections:
         limit = min(self.broker.settings.max_connections, self._most)
         if len(self._open) + len(self.shaking_hands) < limit or self.guard.strangers.make_room():
             return True
-        if self._make_room(client_host):
+        if self._make_room(client_host, limit):
             return True
         self.broker.metrics.connections_refused += 1
         why = "the limit of open files allows" if limit == self._most else "max.connections is"
         self.lines.log(logging.WARNING, "refused %s: %s %d", client_host, why, limit)
         return False
 
-    def _make_room(self, client_host: str) -> bool:
+    def _make_room(self, client_host: str, limit: int) -> bool:
         """The host that has most connections loses one to a host that has fewer, so that nobody shuts all others out:
-        the one that was silent for longest. Brokers keep theirs."""
+        the one that was silent for longest, of those that wait for nothing. Brokers keep theirs, and so does a host
+        that has a hundredth of all. It comes ten times a second at most: to look for it takes up to a millisecond, and
+        a newcomer has not said yet who it is."""
+        now_ms = self.broker.clock.now().monotonic_ms
+        if now_ms < self._next_room_ms:
+            return False
+        self._next_room_ms = now_ms + ROOM_EVERY_MS
         most = self._places.most()
-        if len(most) <= self._places.count(client_host) + 1:
+        if len(most) <= max(self._places.count(client_host) + 1, limit // MOST_HARMLESS):
             return False
         silent = min(
-            (each for each in most if not is_broker(each.principal)), key=lambda each: each.active_ms, default=None
+            (each for each in most if not is_broker(each.principal)),
+            key=lambda each: (each.is_waiting, each.active_ms),
+            default=None,
         )
         if silent is None:
             return False
