@@ -138,27 +138,3 @@ def test_a_follower_whose_log_takes_nothing_in_any_more_asks_for_nothing_and_is_
     assert (mine.fetch(), mine.change(ALL, 0)) == (None, None)
     change = mine.change(ALL | {1: Peer(1, is_live=False)}, 0)
     assert change is not None and (change.state.leader, change.state.in_sync) == (1, (1, 2))
-
-
-def test_a_leader_that_is_found_damaged_gives_way_once() -> None:
-    """All of them may be damaged, each in another place."""
-    mine = replica(STATE, me=1)
-    assert isinstance(mine.log, PartitionLog)
-    elected = mine.change(ALL, 0)
-    assert elected is not None
-    mine.see(elected.state, 0)
-    mine.log.note_damage("offset 7")
-    alone = mine.change({1: Peer(1)}, 0)
-    assert alone is not None and alone.state.leader == 1, "nobody else is there"
-    change = mine.change(ALL, 0)
-    assert change is not None and (change.state.leader, change.state.in_sync) == (NOBODY, (0, 2))
-    state = change.state._replace(leader=0, epoch=6, in_sync=(0, 1, 2), version=20)
-    mine.see(state, 0)
-    assert mine.fetch() is not None, "all that comes can be taken in"
-    again = mine.change(ALL | {0: Peer(1, is_live=False)}, 0)
-    assert again is not None and again.state.leader == 1
-    mine.see(again.state, 0)
-    assert mine.change(ALL, 0) is None
-    mine.log.note_damage("offset 9")
-    more = mine.change(ALL, 0)
-    assert more is not None and more.state.leader == NOBODY

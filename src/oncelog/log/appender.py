@@ -320,7 +320,6 @@ class Appender:
         next_offset = self._extent.next_offset
         self._staged_next, self._staged_bytes, self._staged_max_ms = next_offset, 0, -1
         if not self._trouble:
-            self._health.ailments += 1
             logger.error("%s: append failed, the log stays as it was: %s", self._folder, error)
         self._cut_tail(self._segments.active, size_bytes)
         self._epochs.cut_end(next_offset if self._replicated else next_offset + 1)

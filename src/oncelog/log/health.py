@@ -16,7 +16,6 @@ class Health:
         self.readable = True
         self.closed = False
         self.damage: list[str] = []  # places of which readers are told that they are not what was written
-        self.ailments = 0  # that were found
 
     def go_offline(self, reason: str, *, readable: bool = True) -> None:
         """Nothing is appended any more until the log is opened anew. Said once."""
@@ -29,7 +28,6 @@ class Health:
         """All else can be read and appended to. Each place is said once."""
         if what not in self.damage and len(self.damage) < MOST_DAMAGE:
             self.damage.append(what)
-            self.ailments += 1
             logger.error(
                 "%s is damaged, and readers get CORRUPT_MESSAGE there: %s. Restore the file from a backup, or have "
                 "readers go on behind it",

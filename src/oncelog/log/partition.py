@@ -217,10 +217,6 @@ class PartitionLog:
         return self._health.damage
 
     @property
-    def ailments(self) -> int:
-        return self._health.ailments
-
-    @property
     def closed(self) -> bool:
         return self._health.closed
 

@@ -49,7 +49,6 @@ class Replica:
         self.is_clean = is_clean
         self._following_since_ms = NEVER_MS  # in sync, under another leader
         self._change: Proposal | None = None  # of mine, but as a leader; until it is known what became of it
-        self._ailments_known = 0  # when it last followed
 
     def obey(self, rules: Rules) -> None:
         """They may be changed at any time."""
@@ -78,7 +77,6 @@ class Replica:
             self.move_high_watermark()
         else:
             self.leader = None
-            self._ailments_known = self.log.ailments
             self.log.follow_epoch(state.epoch)
 
     def _is_mine(self, state: Leadership) -> bool:
@@ -124,15 +122,10 @@ class Replica:
         return None if changed is None else Proposal(changed, ((me, peers[me].epoch),))
 
     def _gives_way(self, state: Leadership, peers: Peers, now_ms: int) -> bool:
-        """Another broker has all of it, and this log takes nothing in any more. For an ailment that leaves it in use,
-        as damage somewhere or a full disk, it gives way once: all of them may have one."""
-        others: tuple[int, ...] = ()
-        if self.log.offline is not None:
-            others = (*state.in_sync, *state.eligible)
-        elif self.log.ailments > self._ailments_known:
-            others = state.in_sync
+        """Another broker has all of it, and this log takes nothing in any more."""
+        others = (*state.in_sync, *state.eligible)
         can_go_on = any(broker != self._me and broker in peers and peers[broker].is_live for broker in others)
-        return can_go_on and self.should_lead(state, peers, now_ms)
+        return self.log.offline is not None and can_go_on and self.should_lead(state, peers, now_ms)
 
     def should_lead(self, state: Leadership, peers: Peers, now_ms: int) -> bool:
         """A leader that started anew has no epoch of its own yet, so it is elected again. The preferred
