@@ -26,7 +26,7 @@ WRITTEN = 80  # to the compacted topic
 CASES: dict[str, dict[str, Any]] = {
     "subscribe": {"subscribe": "plain"},
     "subscribe with spaces and twice": {"subscribe": " plain , plain"},
-    "subscribePattern": {"subscribePattern": "pla.n"},
+    "subscribePattern": {"subscribePattern": "^pla.n$"},
     "assign": {"assign": '{"plain":[2,1]}'},
     "startingOffsets": {"subscribe": "plain", "startingOffsets": '{"plain":{"0":33,"1":-2,"2":-2}}'},
     "endingOffsets": {"subscribe": "plain", "endingOffsets": '{"plain":{"0":121,"1":0,"2":-1}}'},
