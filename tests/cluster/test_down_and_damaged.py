@@ -16,7 +16,6 @@ from tests.cluster.brokers import Brokers
 from tests.raw import batch
 
 ALL = (1, 2, 3)
-MAGIC_AT = 16  # in a batch
 
 
 @pytest.fixture
@@ -121,28 +120,6 @@ async def test_a_leader_whose_disk_fails_gives_way_to_who_has_all_of_it(cluster:
     await cluster.start(before)
     await cluster.settled()
     assert cluster.next_offset(before) == 2
-
-
-async def test_readers_of_a_leader_that_rots_get_the_records_from_another(cluster: Brokers) -> None:
-    await cluster.create(partitions=1)
-    assert (await cluster.produce(batch([b"a"]))).error_code is ErrorCode.none
-    before = cluster.leader("orders")
-    (segment,) = (cluster.folder / str(before) / "orders-0").glob("*.log")
-    with segment.open("r+b") as file:
-        file.seek(MAGIC_AT)
-        file.write(b"\x09")
-
-    async def fetched() -> tuple[ErrorCode, bytes]:
-        found = await cluster.call(cluster.leader("orders"), lambda raw: raw.fetch("orders", 0, 0))
-        return found.error_code, found.records
-
-    assert (await fetched())[0] is ErrorCode.corrupt_message
-    await cluster.until(lambda: cluster.leader("orders") not in (before, -1))
-    await cluster.settled()
-    code, records = await fetched()
-    assert code is ErrorCode.none
-    assert b"a" in records
-    assert (await cluster.produce(batch([b"b"]))).error_code is ErrorCode.none
 
 
 async def kept_by_the_one_that_ended_last(cluster: Brokers) -> int:

@@ -33,7 +33,7 @@ def test_by_a_field_of_the_values_again_and_again(own_server: Server, topic: str
     assert name in [each["flow"] for each in oncelog("flow list", "-J").json]
     send(servers, messy, [b'{"ID": 4}'])
     said = oncelog.run("flow cleanup", messy, pristine, "--id", "id", "--until", "end").refusal
-    assert f"the record at offset 6 of {messy}: ValueError: its value is no JSON object with something in its field id" in said
+    assert f"the record at offset 6 of {messy}: ValueError: its value is no JSON object with something in its" in said
 
 
 def test_by_the_header_that_says_where_a_copy_comes_from(own_server: Server, topic: str) -> None:
