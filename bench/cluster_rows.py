@@ -70,13 +70,7 @@ def produce(arena: ClusterArena, peer: str, shape: Shape) -> Figures:
     with three.topic(arena.new_name()) as topic:
         load = Filling(three.servers, topic, PARTITIONS, shape)
         load.run(arena.warm_up_seconds(peer, str(shape)))
-        with processor_time(three) as spent:
-            sent = load.run(arena.seconds)
-    return {
-        "records_per_s": sent.records_per_s,
-        "mb_per_s": sent.mb_per_s,
-        "cpu_s_per_million": spent[0] / sent.records * 1e6,
-    }
+        return sending(arena, three, load)
 
 
 def pump(arena: ClusterArena, peer: str, records: int, depth: int) -> Figures:
@@ -85,8 +79,12 @@ def pump(arena: ClusterArena, peer: str, records: int, depth: int) -> Figures:
         leaders = [lead for lead, _, _ in three.leaders(topic)[0]]
         with Pumps([three.ports[lead - 1] for lead in leaders], topic, records, depth) as pumps:
             pumps.run(arena.warm_up_seconds(peer, f"pump {records}"))
-            with processor_time(three) as spent:
-                sent = pumps.run(arena.seconds)
+            return sending(arena, three, pumps)
+
+
+def sending(arena: ClusterArena, three: Three, load: Filling | Pumps) -> Figures:
+    with processor_time(three) as spent:
+        sent = load.run(arena.seconds)
     return {
         "records_per_s": sent.records_per_s,
         "mb_per_s": sent.mb_per_s,

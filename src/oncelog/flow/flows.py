@@ -65,7 +65,7 @@ class Flow(Program):
     ) -> None:
         """In this process, until Ctrl-C or SIGTERM; with `until="end"` up to where its inputs end now. A run with a
         `run_id` that was begun before is the same run and has its ends; one that is finished is not repeated.
-        A run with an end that a signal stops before raises SystemExit, so that nobody takes it for finished.
+        A run with `until` that a signal stops early raises SystemExit, so that nobody takes it for finished.
         `metrics="HOST:PORT"`: Prometheus text is served at /metrics there.
 
         With a Spark session the cells are at work in Spark's tasks: `tasks=` says in how many at a time, by default all

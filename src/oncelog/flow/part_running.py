@@ -427,8 +427,7 @@ class PartWork(Work):
         """Under other keys, as `push` does with each of them."""
         topic, (decode_key, decode_value) = route.topic, self.decodes
         if decode_key is not bytes:
-            for key in records.keys:
-                decode_key(key)  # type: ignore[arg-type]
+            list(decoded(records.keys, decode_key))  # one that does not decode is an error here, too
         values = list(decoded(records.values, decode_value))
         keys = list(map(topic.key.encode, map(key_of, values)))
         if None in keys:

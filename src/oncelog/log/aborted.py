@@ -150,8 +150,8 @@ class AbortedTransactions:
         del self._least_first[:blocks], self._last_marker[:blocks]
 
     def drop_below(self, offset: int) -> None:
-        """Entries go at once, also on the disk: compaction is about to remove markers, and a reader that is told of a
-        transaction looks for its marker. Of those before the offset no record is left. Raises OSError."""
+        """Entries go at once, also on the disk: compaction is about to remove markers, and a reader that gets an entry
+        looks for its marker. Of those before the offset no record is left. Raises OSError."""
         every = list(self._each())
         kept = [each for each in every if each.marker_offset >= offset]
         if len(kept) < len(every):
