@@ -44,6 +44,7 @@ _COMPILERS: Final = ("cc", "gcc", "clang")
 LINKS_AT_MOST_S: Final = 120
 _OTHERS_MAY_WRITE: Final = 0o022
 _DIGEST_BYTES: Final = 32  # behind the library, where no loader looks
+_WORD_BYTES: Final = 8
 _CPU_BYTES: Final = 8192  # what the kernel says of the first processors
 
 Function = Callable[..., Any]
@@ -109,6 +110,40 @@ def function(name: str, its_shape: Shape, otherwise: Callable[[], Function]) -> 
         return _callable(library, name, its_shape, otherwise)
     except AttributeError:  # it has no such loop
         return None
+
+
+def bound(name: str, its_shape: Shape, first: Any, otherwise: Function) -> Function | None:
+    """The same for who calls it with one array, then numbers, and asks for its first result alone: a third of the time.
+
+    What it is called with and what it finds lie in one place each, and the interpreter's lock is kept: so it is for
+    one thread, and for what takes less than others would wait for the lock to be given back.
+    """
+    library = kept_library()
+    if library is None or is_outdated():
+        return None
+    try:
+        call = ctypes.PyDLL(None, handle=library._handle)[f"oncelog_{name}"]
+    except AttributeError:  # it has no such loop
+        return None
+    numbers = Struct(_codes(its_shape)[1:])
+    words, found, known = bytearray(_WORD_BYTES + numbers.size), (ctypes.c_int64 * (its_shape.results + 1))(), _known()
+    words[:_WORD_BYTES] = Struct("P").pack(id(first))
+    within = {
+        "pack": numbers.pack_into,
+        "words": words,
+        "found": found,
+        "call": call,
+        "known_at": ctypes.c_char_p(known),
+        "words_at": ctypes.byref((ctypes.c_char * len(words)).from_buffer(words)),
+        "found_at": ctypes.byref(found),
+        "otherwise": otherwise,
+        "kept": first,  # for as long as its address is called with
+    }
+    names = ", ".join(f"at_{at}" for at in range(1, len(its_shape.arguments)))
+    called = f"call(known_at, words_at, found_at) == 0 else otherwise({names})"
+    made: Function = eval(f"lambda {names}: pack(words, {_WORD_BYTES}, {names}) or (found[1] if {called})", within)
+    made(*(0 for _ in its_shape.arguments[1:]))
+    return made if found[0] else None
 
 
 def is_there() -> bool:
@@ -199,17 +234,20 @@ def _callable(library: Any, name: str, its_shape: Shape, otherwise: Callable[[],
 def _packed(its_shape: Shape) -> Callable[..., bytes]:
     """Its arguments as the words that the code takes: numbers, and the addresses of arrays. A loop over the arguments
     would take longer than the call."""
-    names, words, codes = [], [], ""
+    names, words = [], []
     for at, argument in enumerate(its_shape.arguments):
         name, parts = f"at_{at}", (argument,) if isinstance(argument, Argument) else argument
         names.append(name)
         for part_at, part in enumerate(parts):
             word = name if parts == (argument,) else f"{name}[{part_at}]"
             words.append(f"id({word})" if part.dimensions else word)
-            codes += "P" if part.dimensions else "Q" if part.kind.startswith("u") else "q"
     text = f"lambda {', '.join(names)}: pack({', '.join(words)})"
-    made: Callable[..., bytes] = eval(text, {"pack": Struct(codes).pack, "id": id})
+    made: Callable[..., bytes] = eval(text, {"pack": Struct(_codes(its_shape)).pack, "id": id})
     return made
+
+
+def _codes(its_shape: Shape) -> str:
+    return "".join("P" if each.dimensions else "Q" if each.kind.startswith("u") else "q" for each in its_shape.flat)
 
 
 def _known() -> bytes:

@@ -242,6 +242,43 @@ def test_a_number_that_does_not_fit_goes_to_numba(folder: Path) -> None:
     assert len(asked) == 3
 
 
+BODY = b"\x0e\0\0\0\1\2a\0" + b"\x0e\0\0\2\1\2b\0"  # two records
+
+
+@pytest.mark.parametrize("by", ["machine code", "numba"])
+def test_who_is_bound_to_one_array_hears_the_same(folder: Path, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = _shape("walk_loops", "walk")
+    if by == "numba":
+        monkeypatch.setattr(machine_code, "kept_library", lambda: None)
+    body = np.frombuffer(bytearray(b"__" + BODY + b"_"), np.uint8)
+    call = kept_loops()["walk"].bound(body)
+    assert (machine_code.bound("walk", wanted, body, _never) is None) == (by == "numba")
+    sound, unsound = [(2, 18, 2, 0), (2, 10, 1, -5)], [(2, 18, 3, 0), (2, 19, 2, 0)]
+    for _ in range(2):
+        assert all(call(*asked) for asked in sound) and not any(call(*asked) for asked in unsound)
+
+
+def test_who_is_bound_keeps_its_array(folder: Path) -> None:
+    call = machine_code.bound("walk", _shape("walk_loops", "walk"), np.frombuffer(bytearray(BODY), np.uint8), _never)
+    assert call is not None
+    others = [np.full(len(BODY), 0xFF, np.uint8) for _ in range(1000)]
+    assert call(0, len(BODY), 2, 0) and others
+
+
+def test_nobody_is_bound_to_an_array_that_is_unlike(folder: Path) -> None:
+    twice = np.zeros(40, np.uint8)
+    for unlike in (BODY, None, twice[::2], twice.reshape(2, 20), twice.view(np.int8)):
+        assert machine_code.bound("walk", _shape("walk_loops", "walk"), unlike, _never) is None
+
+
+def test_nobody_is_bound_to_a_loop_that_is_not_there(folder: Path) -> None:
+    assert machine_code.bound("no_such", shape("u1[]", "i8"), np.zeros(1, np.uint8), _never) is None
+
+
+def _never(*asked: Any) -> None:
+    raise AssertionError(asked)
+
+
 def _shape(module: str, name: str) -> Shape:
     import_module(f"oncelog.records.{module}")
     found = kept_loops()[name].shape

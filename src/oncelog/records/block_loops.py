@@ -41,6 +41,15 @@ class Loop:
     def __call__(self, *arguments: Any) -> Any:
         return (self.called or self._find())(*arguments)
 
+    def bound(self, first: Any) -> Any:
+        """What is called with the numbers behind this first argument, for the first result alone, from one thread."""
+
+        def by_numba(*numbers: int) -> Any:
+            return self.by_numba()(first, *numbers)[0]
+
+        kept = self.shape and _machine_code.bound(self.function.__name__, self.shape, first, by_numba)
+        return kept or by_numba
+
     def _find(self) -> Any:
         """Found once: what numba does for one call that is unlike the others, it does for no other."""
         kept = self.shape and _machine_code.function(self.function.__name__, self.shape, self.by_numba)

@@ -5,6 +5,7 @@ fields end: so the next record is begun while the checks of this one are still u
 is read with few comparisons; one that is unlike goes the general way, which alone refuses.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -136,6 +137,12 @@ def walk(body, at, end, count, base_ms):  # type: ignore[no-untyped-def]
 
 def as_array(buffer: Buffer) -> Any:
     return np.frombuffer(buffer, np.uint8)
+
+
+def passes_in(buffer: Buffer) -> Callable[[int, int, int, int], int]:
+    """`walk` within one buffer that never changes its size: whether it passes, and nothing else."""
+    found: Callable[[int, int, int, int], int] = walk.bound(as_array(buffer))
+    return found
 
 
 def walked(body: Buffer, header: BatchHeader) -> tuple[int, int, int] | None:

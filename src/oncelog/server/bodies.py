@@ -139,7 +139,7 @@ class Bodies:
         self._checks = Checks(checks)
         self._loops: Any = None
         self._receive_buffer = bytearray(1)
-        self._received: Any = None  # the same as an array
+        self._passes_received: Any = None  # the walk within it
         self._may_fetch = self._checks is Checks.COMPILED and _has_loops()
         self.is_off = self._checks is Checks.OFF  # then only that is looked into of which a topic asks something
         self.is_fetching = False
@@ -147,9 +147,9 @@ class Bodies:
         self._counted_since_ms = 0
 
     def lie_in(self, receive_buffer: bytearray) -> None:
-        """Where most batches lie that are looked into, and which never changes its size: one array of it will do."""
+        """Where most batches lie that are looked into, and which never changes its size."""
         self._receive_buffer = receive_buffer
-        self._received = None if self._loops is None else self._loops.as_array(receive_buffer)
+        self._passes_received = None if self._loops is None else self._loops.passes_in(receive_buffer)
 
     @property
     def is_compiled(self) -> bool:
@@ -171,8 +171,9 @@ class Bodies:
             return buffer.startswith(head_of_one(stop - body_at), body_at) and not buffer[stop - 1]
         if self._loops is None or not WORTH_COMPILED_RECORDS <= count <= LIGHT_RECORDS_COMPILED:
             return False
-        array = self._received if buffer is self._receive_buffer else self._loops.as_array(buffer)
-        return bool(self._loops.walk(array, body_at, stop, count, base_ms)[0])
+        if buffer is self._receive_buffer:
+            return bool(self._passes_received(body_at, stop, count, base_ms))
+        return bool(self._loops.walk(self._loops.as_array(buffer), body_at, stop, count, base_ms)[0])
 
     def look_first(
         self, buffer: bytearray, begin: int, batches: Iterable[Batch], wall_ms: int, known: Verdicts
@@ -244,7 +245,7 @@ class Bodies:
             from oncelog.records import walk_loops
 
             walk_loops.warm_up()
-            self._received = walk_loops.as_array(self._receive_buffer)
+            self._passes_received = walk_loops.passes_in(self._receive_buffer)
             gc.freeze()
             self._loops = walk_loops
         except Exception:
