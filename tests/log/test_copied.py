@@ -38,7 +38,8 @@ def flip(disk: MemoryDisk, log: PartitionLog, position: int) -> None:
 @pytest.mark.parametrize("torn_bytes", [0, 30])
 def test_what_is_whole_counts_as_flushed(torn_bytes: int) -> None:
     disk, log = copied(torn_bytes=torn_bytes)
-    assert read_flushed(disk, FOLDER) == 20
+    active = log.segments.active
+    assert read_flushed(disk, FOLDER) == (20, active.base_offset, active.size_bytes)
     assert not check_partition(disk, FOLDER).damage
     flip(disk, log, 70)
     before = contents(disk)

@@ -1,21 +1,26 @@
 """What is on the disk says which version it is; older ones are read, what is not known is handled."""
 
 import struct
+from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 from crc32c import crc32c
 
 from oncelog.log import snapshots
-from oncelog.log.config import LogConfig
+from oncelog.log.config import Flush, LogConfig
 from oncelog.log.disk import read_whole
 from oncelog.log.index import ENTRY, ENTRY_BYTES, HEAD
 from oncelog.log.names import log_path, snapshot_path
+from oncelog.log.notes import read_flushed
 from oncelog.log.partition import PartitionLog
 from oncelog.log.partition_checking import check_partition
+from oncelog.log.verdict import Written
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import FOLDER, LEASED, NOW, SMALL, open_log, put, values_in
 
 LARGE = LogConfig(retention_ms=-1, index_interval_bytes=200)
+EVERY = replace(LARGE, flush=Flush.EVERY)
 COUNT = 40
 VALUES = [b"%d" % number for number in range(COUNT)]
 
@@ -135,3 +140,24 @@ def test_an_index_of_another_version_is_made_anew(config: LogConfig) -> None:
     first = again.offset_for_time(NOW.wall_ms)
     assert first is not None and first.offset == 0
     assert all(segment.index.is_known for segment in again.segments)
+
+
+def test_a_note_of_earlier_versions_of_what_is_flushed_is_read_and_written_anew() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, EVERY)
+    put(log, b"0")
+    log.flush()
+    path = f"{FOLDER}/flushed"
+    disk.unlink(path)
+    disk.open(path, create=True).pwritev([b"%019d %08x\n" % (1, crc32c(b"1"))], 0)
+    found = disk.crash(keep_all=True)
+    assert read_flushed(found, FOLDER) == Written(1)
+    harmed = deepcopy(found)
+    harmed.open(log.segments.active.log_path, write=True).truncate(0)
+    assert "Records up to offset 1 were on the disk" in (open_log(harmed, EVERY).offline or "")
+    again = open_log(found, EVERY)
+    assert (again.offline, again.next_offset) == (None, 1)
+    put(again, b"1")
+    again.flush()
+    active = again.segments.active
+    assert read_flushed(found, FOLDER) == (2, 0, active.size_bytes)

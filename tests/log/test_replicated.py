@@ -120,6 +120,8 @@ def test_a_log_that_was_cut_back_into_a_gap_is_whole_to_a_start_and_to_a_check()
     take(log, 0, 1, 10, 20)
     assert log.truncate_to(15) == 15
     assert log.begin_note() is None
+    log.flush()
+    assert not disk.exists(f"{FOLDER}/flushed")
     log.checkpoint(NOW)
     found = disk.crash(keep_all=True)
     assert checked(found) == ([], 15)

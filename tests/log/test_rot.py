@@ -18,13 +18,14 @@ from oncelog.log.names import log_path, snapshot_path
 from oncelog.log.partition import PartitionLog
 from oncelog.log.partition_checking import check_partition
 from oncelog.log.search import whole_behind
-from oncelog.log.verdict import Ending, Known, damage_of
+from oncelog.log.verdict import Ending, Known, Written, damage_of
 from oncelog.records.errors import InvalidRecord
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import FOLDER, LEASED, NOW, SMALL, contents, note_end, open_log, put, records_in, seed, values_in
 
 LARGE = LogConfig(retention_ms=-1, index_interval_bytes=200)
 EVERY = replace(SMALL, flush=Flush.EVERY)
+LARGE_EVERY = replace(LARGE, flush=Flush.EVERY)
 SEEDS = 250
 
 
@@ -323,12 +324,37 @@ def test_a_leader_epoch_that_grew_does_not_make_a_torn_write_of_what_follows(at:
 def test_a_note_of_what_is_flushed_that_is_damaged_is_passed_over() -> None:
     disk, _ = flushed()
     found = disk.crash(keep_all=True)
-    for position in range(29):
+    for position in range(found.size(f"{FOLDER}/flushed")):
         harmed = deepcopy(found)
         harmed.flip(f"{FOLDER}/flushed", position)
         checked = check_partition(harmed, FOLDER)
         assert (checked.damage, len(checked.notes)) == ([], 1), checked
         assert open_log(harmed, EVERY).next_offset == 40
+
+
+@pytest.mark.parametrize("stayed_up", [True, False])
+@pytest.mark.parametrize("count", [40, 60], ids=["as long", "longer"])
+def test_another_partitions_log_in_the_place_of_what_was_flushed_is_seen(count: int, stayed_up: bool) -> None:
+    """Before any recovery point, and before it was noted for the first time how far the log is."""
+    disk, other = MemoryDisk(), MemoryDisk()
+    log, another = open_log(disk, LARGE_EVERY), open_log(other, LARGE_EVERY)
+    for number in range(40):
+        put(log, b"%d" % number)
+    log.flush()
+    for number in range(count):
+        put(another, b"of another %d" % number)
+    path = log.segments.active.log_path
+    data = other.open(another.segments.active.log_path).pread(1 << 20, 0)
+    found = disk.crash(keep_all=stayed_up)
+    file = found.open(path, write=True)
+    file.truncate(0)
+    file.pwritev([data], 0)
+    before = contents(found)
+    (damage,) = check_partition(found, FOLDER, stayed_up=stayed_up).damage
+    assert "is not what was written: offset 39" in damage
+    offline = open_log(found, LARGE_EVERY, stayed_up=stayed_up).offline
+    assert offline is not None and "is not what was written: offset 39" in offline
+    assert contents(found) == before
 
 
 def test_a_log_that_is_cut_back_forgets_what_was_flushed() -> None:
@@ -422,11 +448,13 @@ def test_a_cut_goes_only_where_a_batch_ends() -> None:
 def test_the_verdict_is_a_table() -> None:
     def verdict(offset: int, behind: bool, flushed_offset: int, stayed_up: bool) -> bool:
         ending = Ending("data/a-0/0.log", 0, offset, "it is wrong", "0.log at byte 9" if behind else "")
-        return bool(damage_of(ending, Known(10, flushed_offset, stayed_up)))
+        return bool(damage_of(ending, Known(10, Written(flushed_offset), stayed_up)))
 
     assert verdict(9, False, -1, False) and verdict(19, False, 20, False)
     assert not any(verdict(20, False, flushed, up) for flushed in (-1, 20) for up in (False, True))
     assert verdict(20, True, -1, True) and verdict(20, True, 15, False)
     assert not verdict(20, True, -1, False) and not verdict(20, True, 10, False)
-    begun = [damage_of(Ending("data/a-0/0.log", 0, 20, "it is wrong"), Known(10, -1, up, 21)) for up in (True, False)]
+    begun = [
+        damage_of(Ending("data/a-0/0.log", 0, 20, "it is wrong"), Known(10, Written(), up, 21)) for up in (True, False)
+    ]
     assert begun[0] and not begun[1]

@@ -168,6 +168,7 @@ class Appender:
         try:
             if position + size_bytes > self._segment_bytes or self.now.wall_ms >= active.roll_at_ms:
                 self._write_rolling(staged)
+                active = self._segments.active
             else:
                 file = self._handles.get(active.log_path)
                 taken = file.pwritev(staged, position) if len(staged) <= MAX_BUFFERS else 0
@@ -184,7 +185,7 @@ class Appender:
         self._staged = []
         self._staged_bytes = 0
         self._staged_max_ms = -1
-        self._extent.appended(self._staged_next, size_bytes)
+        self._extent.appended(self._staged_next, size_bytes, active)
         if self._trouble:
             self._well_again()
         self._behind.appended(size_bytes, self.now)

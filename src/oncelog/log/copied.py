@@ -6,6 +6,7 @@ from oncelog.log.knowledge import known_of, opened_of
 from oncelog.log.names import LOG, log_path, offsets_of
 from oncelog.log.notes import write_flushed
 from oncelog.log.partition_checking import Unreadable, batches
+from oncelog.log.verdict import Written
 from oncelog.records.header import body_crc
 
 
@@ -14,34 +15,34 @@ def note_copied(disk: Disk, folder: str, *, stayed_up: bool) -> None:
     written."""
     names = disk.listdir(folder)
     known = known_of(disk, folder, names, opened_of(disk, folder, names), stayed_up)
-    end_offset, is_whole = _whole_end(disk, folder, offsets_of(names, LOG))
+    end, is_whole = _whole_end(disk, folder, offsets_of(names, LOG))
     if not is_whole:
         if not known.stayed_up:
             return  # what a stop of the machine left of the original is for a start of the copy to decide
-        end_offset = max(end_offset, known.durable_offset)
-    if end_offset > max(known.point_offset, known.flushed_offset):
-        write_flushed(disk, folder, end_offset, durable=True)
+        end = max(end, Written(known.durable_offset), known.last_place)
+    if end.offset > max(known.point_offset, known.flushed.offset):
+        write_flushed(disk, folder, end, durable=True)
 
 
-def _whole_end(disk: Disk, folder: str, bases: list[int]) -> tuple[int, bool]:
+def _whole_end(disk: Disk, folder: str, bases: list[int]) -> tuple[Written, bool]:
     """Where the batches behind the recovery point end, and whether the files do, too."""
     point = next((each.point for each in snapshots.newest_first(disk, folder)), None)
-    expected = position = 0
+    end, position = Written(0), 0
     if point is not None and point.base_offset in bases:
-        expected, position = point.offset, point.position
+        end, position = Written(point.offset), point.position
         bases = [base for base in bases if base >= point.base_offset]
     for base in bases:
         file = disk.open(log_path(folder, base))
         try:
-            expected = max(expected, base)
+            end = max(end, Written(base))
             for found in batches(file, position, file.size()):
                 if isinstance(found, Unreadable):
-                    return expected, False
-                _, header, batch = found
-                if header.base_offset < expected or body_crc(batch, 0, len(batch)) != header.crc:
-                    return expected, False
-                expected = header.last_offset + 1
+                    return end, False
+                at, header, batch = found
+                if header.base_offset < end.offset or body_crc(batch, 0, len(batch)) != header.crc:
+                    return end, False
+                end = Written(header.last_offset + 1, base, at + len(batch))
         finally:
             file.close()
         position = 0
-    return expected, True
+    return end, True

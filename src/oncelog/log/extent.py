@@ -4,8 +4,12 @@ What moves the watermark is one of three. In a log that no follower copies it is
 wait for the disk, the flush. In a replicated one it is what the followers have, and only that.
 """
 
+import threading
+
 from oncelog.log.config import Flush, LogConfig
 from oncelog.log.errors import OffsetOutOfRange
+from oncelog.log.segment import Segment
+from oncelog.log.verdict import Written
 
 
 class Extent:
@@ -15,8 +19,10 @@ class Extent:
         self.next_offset = 0
         self.high_watermark = 0
         self.appended_bytes = 0  # since the start; retention, compaction and cuts take nothing of it
-        self._flushed_offset = 0
+        self.flushed_offset = 0  # in this life
         self.cuts = 0  # how often the end moved back, so that a flush begun before does not count
+        self._end = (0, 0, 0, 0)  # what `captured` answers, replaced as a whole: other threads read it
+        self._counting = threading.Lock()
         self.configure(config)
 
     def configure(self, config: LogConfig) -> None:
@@ -24,29 +30,48 @@ class Extent:
         self._follows_flushes = not self._replicated and config.flush is Flush.EVERY
         self._waits_for_flushes = config.flush is Flush.EVERY
 
-    def opened(self, log_start_offset: int, next_offset: int, high_watermark: int) -> None:
+    def opened(self, log_start_offset: int, active: Segment, high_watermark: int) -> None:
         """What a start has found counts, but where others decide about it: there, what they had decided before."""
         self.log_start_offset = log_start_offset
-        self.next_offset = next_offset
+        self.next_offset = next_offset = active.end_offset
+        self._capture(active)
         self.high_watermark = max(log_start_offset, high_watermark) if self._replicated else next_offset
 
-    def appended(self, next_offset: int, size_bytes: int) -> None:
+    def appended(self, next_offset: int, size_bytes: int, active: Segment) -> None:
         self.appended_bytes += size_bytes
         self.next_offset = next_offset
         if self._follows_appends:
             self.high_watermark = next_offset
+        else:
+            self._capture(active)
+
+    def _capture(self, active: Segment) -> None:
+        self._end = self.next_offset, active.base_offset, active.size_bytes, self.cuts
+
+    def captured(self) -> tuple[Written, int]:
+        """How far the log is, and how often it was cut by then: both of one moment, for whichever thread asks. In the
+        midst of a cut it is the end of before, which does not count any more.
+
+        Where each append moves the watermark nobody waits for flushes, and no place is captured.
+        """
+        if self._follows_appends:
+            return Written(self.next_offset), self.cuts
+        *place, cuts = self._end
+        return Written(*place), cuts
 
     def flushed(self, next_offset: int, cuts: int) -> None:
-        """The log is flushed up to here; both as they were when the flush began."""
-        if cuts == self.cuts:
-            self._flushed_offset = max(self._flushed_offset, next_offset)
+        """The log is flushed up to here; both as they were when the flush began. From any thread."""
+        with self._counting:
+            if cuts != self.cuts:
+                return
+            self.flushed_offset = max(self.flushed_offset, next_offset)
             if self._follows_flushes:
                 self.high_watermark = max(self.high_watermark, next_offset)
 
     @property
     def safe_offset(self) -> int:
         """The end of what others may be told that this log has."""
-        return self._flushed_offset if self._waits_for_flushes else self.next_offset
+        return self.flushed_offset if self._waits_for_flushes else self.next_offset
 
     def advance_high_watermark(self, offset: int) -> None:
         """Only ever forward, and only over what is there."""
@@ -56,16 +81,19 @@ class Extent:
         self.log_start_offset = offset
 
     def begin_cut(self) -> None:
-        self.cuts += 1
+        with self._counting:
+            self.cuts += 1
 
-    def cut_to(self, offset: int) -> None:
+    def cut_to(self, offset: int, active: Segment) -> None:
         self.next_offset = offset
-        self._flushed_offset = min(self._flushed_offset, offset)
+        self._capture(active)
+        self.flushed_offset = min(self.flushed_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
 
-    def begin_at(self, offset: int) -> None:
+    def begin_at(self, offset: int, active: Segment) -> None:
         self.log_start_offset = self.next_offset = self.high_watermark = offset
+        self._capture(active)
 
     def check(self, offset: int) -> None:
         if not self.log_start_offset <= offset <= self.next_offset:

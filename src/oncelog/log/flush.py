@@ -86,29 +86,29 @@ class Flusher:
 
         `notes`: the next start shall know, because somebody is told that it is there.
         """
-        next_offset, cuts, active = self._extent.next_offset, self._extent.cuts, self._segments.active
+        (end, cuts), active = self._extent.captured(), self._segments.active
         try:
             self.sync(active.log_path)
         except OSError as error:
             self.failed(error)
             raise LogStorageError(f"{self.folder}: {error}") from error
         if notes:
-            self._note_flushed(next_offset, cuts, active.base_offset)
-        self._extent.flushed(next_offset, cuts)
+            self._note_flushed(end, cuts, active.base_offset)
+        self._extent.flushed(end.offset, cuts)
 
-    def _note_flushed(self, offset: int, cuts: int, active_base: int) -> None:
+    def _note_flushed(self, flushed: Written, cuts: int, active_base: int) -> None:
         with self._noting:
-            if offset <= self._noted_offset or cuts != self._extent.cuts:
+            if flushed.offset <= self._noted_offset or cuts != self._extent.cuts:
                 return
             durable = self._durably_noted_offset <= max(self.point_offset, active_base)
             try:
-                write_flushed(self._disk, self.folder, offset, durable=durable)
+                write_flushed(self._disk, self.folder, flushed, durable=durable)
             except OSError as error:  # an older one that stays is true as well, and half a one counts as none
                 logger.warning("%s: cannot note what is flushed: %s", self.folder, error)
                 return
-            self._noted_offset = offset
+            self._noted_offset = flushed.offset
             if durable:
-                self._durably_noted_offset = offset
+                self._durably_noted_offset = flushed.offset
 
     def begin_note(self) -> Callable[[], None] | None:
         """None where the log has not grown since. On the appending thread. The answer notes how far it is, and may be
@@ -148,8 +148,8 @@ class Flusher:
             for name in (FLUSHED_FILE, WRITTEN_FILE):
                 if self._disk.exists(f"{self.folder}/{name}"):
                     self._disk.unlink(f"{self.folder}/{name}")
-            self._noted_offset = self._durably_noted_offset = -1
-            self._written_offset = end_offset
+            self._noted_offset = self._written_offset = end_offset
+            self._durably_noted_offset = -1
 
     def failed(self, error: OSError) -> None:
         """Nobody knows after a failed flush what is on the disk, and the next one would not tell: no more appends.

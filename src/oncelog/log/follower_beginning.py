@@ -41,7 +41,7 @@ def begin_anew(log: Parts, beginning: bytes, now: Now) -> None:
         swap_beginning(log.disk, log.folder, offset, beginning)
         log.noted_start = offset
     log.segments.begin_at(offset)
-    log.extent.begin_at(offset)
+    log.extent.begin_at(offset, log.segments.active)
     log.epochs.replace(snapshot.epochs)
     log.aborted.clear()
     log.flusher.begins_at(offset)

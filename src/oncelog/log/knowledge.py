@@ -22,10 +22,10 @@ def known_of(disk: Disk, folder: str, names: Sequence[str], opened: Opened, stay
 
     Even the name of a damaged snapshot says that the log was on the disk up to there."""
     stayed_up = stayed_up and opened.has_run_on(disk)
-    flushed_offset = read_flushed(disk, folder) if FLUSHED_FILE in names else -1
+    flushed = read_flushed(disk, folder) if FLUSHED_FILE in names else Written()
     begun_offset = max(offsets_of(names, LOG), default=0)
     written = read_written(disk, folder) if stayed_up and WRITTEN_FILE in names else Written()
-    return Known(max(offsets_of(names, SNAPSHOT), default=0), flushed_offset, stayed_up, begun_offset, written)
+    return Known(max(offsets_of(names, SNAPSHOT), default=0), flushed, stayed_up, begun_offset, written)
 
 
 def gaps_below(disk: Disk, folder: str, names: Sequence[str], known: Known) -> int:

@@ -6,12 +6,13 @@ sum: `150 2c1b9d4e`. A person who has to write one leaves the sum out; the line 
 `leader-epoch` says besides whose folder it is, so that one that was copied to the place of another is not served there,
 and the boot under which a start last found the log whole, or made it so.
 
-`flushed` says up to where flushes that answers waited for had brought the log to the disk. It is written over in place
-after each of them, and never says more than is true. It comes to the disk itself where it first passes the recovery
-point or a segment's beginning; after that a power failure may leave an older one. A backup notes it in its copy, too.
+`flushed` says up to where flushes that answers waited for had brought the log to the disk, and where the last batch
+ended. It is written over in place after each of them, and never says more than is true. It comes to the disk itself
+where it first passes the recovery point or a segment's beginning; after that a power failure may leave an older one. A
+backup notes it in its copy, too. Earlier versions noted no place.
 
-`written` says how far the log was a short while ago, flushed or not, and where the batch ends that was the last. It is
-never brought to the disk, and counts only on a machine that has run on since: it names the boot that it is of.
+`written` says the same of a short while ago, flushed or not. It is never brought to the disk, and counts only on a
+machine that has run on since: it names the boot that it is of.
 """
 
 from typing import NamedTuple
@@ -24,7 +25,7 @@ from oncelog.log.names import EPOCH_FILE, FLUSHED_FILE, LATEST_OFFSET, START_FIL
 from oncelog.log.verdict import Written
 
 LATEST_EPOCH = 2**30  # that is believed: each start opens one more
-UNKNOWN_BOOT = "-"
+NO_BOOT = "-"  # it is not known, or nothing hangs on it
 
 
 def write_start(disk: Disk, folder: str, offset: int) -> None:
@@ -43,32 +44,36 @@ def read_start(disk: Disk, folder: str) -> int:
     return offset
 
 
-def write_flushed(disk: Disk, folder: str, offset: int, *, durable: bool) -> None:
-    _write_over(disk, f"{folder}/{FLUSHED_FILE}", f"{offset:019d} {_sum_of(offset)}\n", durable=durable)
+def write_flushed(disk: Disk, folder: str, flushed: Written, *, durable: bool) -> None:
+    _write_over(disk, f"{folder}/{FLUSHED_FILE}", NO_BOOT, flushed, durable=durable)
     if durable:
         disk.sync_folder(folder)
 
 
-def read_flushed(disk: Disk, folder: str) -> int:
-    """-1 where it does not hold what was written."""
+def read_flushed(disk: Disk, folder: str) -> Written:
+    """Nothing where it does not hold what was written. Earlier versions wrote the offset and its sum alone."""
     data = read_whole(disk, f"{folder}/{FLUSHED_FILE}")
-    offset = _offset_in(data)
-    return -1 if offset is None or b" " not in data else offset
+    offset = _offset_in(data) if b" " in data else None
+    return _noted_in(data)[1] if offset is None else Written(offset)
 
 
 def write_written(disk: Disk, folder: str, written: Written) -> None:
-    noted = " ".join([disk.boot_id() or UNKNOWN_BOOT, *(f"{number:019d}" for number in written)])
-    _write_over(disk, f"{folder}/{WRITTEN_FILE}", f"{noted} {_crc(noted.encode())}\n", durable=False)
+    _write_over(disk, f"{folder}/{WRITTEN_FILE}", disk.boot_id() or NO_BOOT, written, durable=False)
 
 
 def read_written(disk: Disk, folder: str) -> Written:
     """Nothing where it does not hold what was written, or another boot may have written it."""
-    noted, _, check = read_whole(disk, f"{folder}/{WRITTEN_FILE}").removesuffix(b"\n").rpartition(b" ")
+    boot, written = _noted_in(read_whole(disk, f"{folder}/{WRITTEN_FILE}"))
+    return written if _is_of_now(disk, boot) else Written()
+
+
+def _noted_in(data: bytes) -> tuple[str, Written]:
+    noted, _, check = data.removesuffix(b"\n").rpartition(b" ")
     boot, *numbers = noted.split(b" ")
     is_whole = len(numbers) == len(Written._fields) and all(each.isdigit() for each in numbers)
-    is_whole = is_whole and check.decode("latin-1") == _crc(noted)
-    is_of_now = _is_of_now(disk, boot.decode("latin-1"))
-    return Written(*map(int, numbers)) if is_whole and is_of_now else Written()
+    if not is_whole or check.decode("latin-1") != _crc(noted):
+        return "", Written()
+    return boot.decode("latin-1"), Written(*map(int, numbers))
 
 
 def _is_of_now(disk: Disk, boot: str) -> bool:
@@ -76,10 +81,11 @@ def _is_of_now(disk: Disk, boot: str) -> bool:
     return bool(boot) and boot == disk.boot_id()
 
 
-def _write_over(disk: Disk, path: str, text: str, *, durable: bool) -> None:
+def _write_over(disk: Disk, path: str, boot: str, written: Written, *, durable: bool) -> None:
+    noted = b"%b %019d %019d %019d" % (boot.encode(), *written)
     file = disk.open(path, create=True)
     try:
-        write_all(file, [text.encode()], 0)
+        write_all(file, [b"%b %b\n" % (noted, _crc(noted).encode())], 0)
         if durable:
             file.fdatasync()
     finally:

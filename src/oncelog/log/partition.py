@@ -113,7 +113,7 @@ class PartitionLog:
         parts = self._parts
         if not found.segments:
             parts.segments.add(found.log_start_offset)
-        parts.extent.opened(found.log_start_offset, parts.segments.active.end_offset, found.high_watermark)
+        parts.extent.opened(found.log_start_offset, parts.segments.active, found.high_watermark)
         self._appender.resume()
         # What is behind the recovery point may not be on the disk yet, no matter who wrote it.
         unflushed = found.unflushed_segments

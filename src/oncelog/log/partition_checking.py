@@ -138,6 +138,7 @@ class _Check:
         self._names = sorted(disk.listdir(folder))
         self._opened = opened_of(disk, folder, self._names)
         self._known = known_of(disk, folder, self._names, self._opened, stayed_up)
+        self._place = self._known.last_place
         self._gaps_below = NO_LIMIT if replicated else gaps_below(disk, folder, self._names, self._known)
         self._snapshot: snapshots.Snapshot | None = None  # the newest that is good
         self._newest: snapshots.Snapshot | None = None  # the same, for as long as this looks
@@ -251,7 +252,7 @@ class _Check:
                 self._checked.damaged(wrong)
             if self._opened.epoch < 0:
                 self._checked.note(f"{EPOCH_FILE} holds no epoch; a start goes by the batches")
-        if FLUSHED_FILE in self._names and self._known.flushed_offset < 0:
+        if FLUSHED_FILE in self._names and self._known.flushed.offset < 0:
             self._checked.note(f"{FLUSHED_FILE} is not what was written; a start does without it")
         if WRITTEN_FILE in self._names and self._known.stayed_up and self._known.written.offset < 0:
             self._checked.note(f"{WRITTEN_FILE} is damaged or of an earlier boot; a start does without it")
@@ -372,8 +373,9 @@ class _Check:
             self._problem(piece, position, reason, following)
         if self._is_cut:
             return False
-        if self._expected < self._known.written.offset <= header.last_offset + 1:
-            self._check_written(piece, position + len(batch), header.last_offset + 1)
+        begins_there = header.base_offset < max(self._place.offset, self._gaps_below)  # or it is missing, and was told
+        if begins_there and self._expected < self._place.offset <= header.last_offset + 1:
+            self._check_place(piece, position + len(batch), header.last_offset + 1)
         self._expected = max(self._expected, header.last_offset + 1)
         self._end = piece.base_offset, position + len(batch)
         self._epoch = epoch
@@ -385,12 +387,11 @@ class _Check:
                 self._on_batch(header, batch)
         return True
 
-    def _check_written(self, piece: Piece, end: int, end_offset: int) -> None:
+    def _check_place(self, piece: Piece, end: int, end_offset: int) -> None:
         """The batch is compared with which the log ended when that was noted."""
-        written = self._known.written
-        is_there = (piece.base_offset, end, end_offset) == (written.base_offset, written.position, written.offset)
-        if not is_there and written.offset > self._known.point_offset:
-            self._checked.damaged(not_as_written(_name(log_path(self._folder, written.base_offset)), written))
+        if (end_offset, piece.base_offset, end) != self._place:
+            path = log_path(self._folder, self._place.base_offset)
+            self._checked.damaged(not_as_written(_name(path), self._place))
 
     def _check_point(self, point: snapshots.RecoveryPoint, *places: tuple[int, int]) -> None:
         """The end of a segment and the beginning of the next are two names of one place."""

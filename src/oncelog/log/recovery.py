@@ -41,7 +41,7 @@ from oncelog.log.scan import Scan
 from oncelog.log.search import whole_behind
 from oncelog.log.segment import Segment
 from oncelog.log.snapshots import RecoveryPoint, Snapshot
-from oncelog.log.verdict import Ending, Known, damage_of, not_as_written, what_to_do
+from oncelog.log.verdict import Ending, Known, Written, damage_of, not_as_written, what_to_do
 from oncelog.producers import CorruptSnapshot, ProducerMap
 
 logger = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Recovery:
         self._interval_bytes = interval_bytes
         self._now = now
         self._names: list[str] = []
-        self._known = Known(0, -1, stayed_up)
+        self._known = Known(0, Written(), stayed_up)
         self._gaps_below = 0
         self._aborted: list[Aborted] = []  # by what lies behind the recovery point
 
@@ -103,7 +103,7 @@ class Recovery:
         self._gaps_below = NO_LIMIT
         if not self._replicated:
             self._gaps_below = gaps_below(self._disk, self._folder, self._names, self._known)
-        found.flushed_offset = self._known.flushed_offset
+        found.flushed_offset = self._known.flushed.offset
         if not bases:
             if self._known.durable_offset > found.log_start_offset:
                 raise LogStorageError(
@@ -143,7 +143,7 @@ class Recovery:
         self._read_rest(found, bases[known:], point)
         self._note_aborted(found, 0 if snapshot is None else snapshot.aborted)
         self._check_durable(found.segments[-1], "the log stops there")
-        self._check_written(found)
+        self._check_place(found)
         if found.segments[-1].end_offset < found.log_start_offset:
             self._start_over(found)
             if found.started_over:
@@ -335,7 +335,7 @@ class Recovery:
         lost = [self._segment(base) for base in following]
         paths = [segment.log_path, *(one.log_path for one in lost)]
         self._check_durable(segment, reason, whole_behind(self._disk, paths, segment.size_bytes, segment.end_offset))
-        self._check_written(found)
+        self._check_place(found)
         found.cut_bytes = self._disk.size(segment.log_path) - segment.size_bytes
         found.cut_bytes += sum(self._disk.size(one.log_path) for one in lost)
         try:
@@ -362,11 +362,11 @@ class Recovery:
         if damage:
             raise LogStorageError(damage)
 
-    def _check_written(self, found: Recovered) -> None:
+    def _check_place(self, found: Recovered) -> None:
         """Where what was noted of the log is not what stands there: then its file is another's."""
-        written = self._known.written
-        if written.offset <= self._known.point_offset:
-            return  # compaction may have changed places
+        written = self._known.last_place
+        if written.offset < 0:
+            return
         segment = next((each for each in found.segments if each.base_offset == written.base_offset), None)
         if segment is None or not _ends_with(segment, written.offset, written.position):
             path = log_path(self._folder, written.base_offset)

@@ -45,7 +45,7 @@ def truncate(log: Parts, offset: int, now: Now) -> bool:
     else:
         segment.cut(position, new_end)
     log.disk.sync_folder(log.folder)  # so that what was cut off does not come back after a power failure
-    log.extent.cut_to(new_end)
+    log.extent.cut_to(new_end, log.segments.active)
     log.stored_producers.end_moved()
     if starts_over:
         log.checkpoint(now)

@@ -20,18 +20,18 @@ from typing import NamedTuple
 
 
 class Written(NamedTuple):
-    """How far a log had been written, as was noted: the place where a batch ends, and the offset behind it."""
+    """How far a log was, as is noted: the offset behind a batch, and the place where that ends."""
 
     offset: int = -1  # -1 where nothing is noted
-    base_offset: int = -1  # of its segment
-    position: int = -1
+    base_offset: int = 0  # of its segment
+    position: int = 0  # 0 where no place is known
 
 
 class Known(NamedTuple):
     """What is known of a log before its tail is read."""
 
     point_offset: int  # of the newest recovery point, good or damaged; 0 where there is none
-    flushed_offset: int  # noted by flushes that answers waited for; -1 where there is no note
+    flushed: Written  # noted by flushes that answers waited for
     stayed_up: bool  # the machine has run on since the log was written
     begun_offset: int = 0  # where the last segment begins
     written: Written = Written()  # on a machine that has run on
@@ -39,7 +39,13 @@ class Known(NamedTuple):
     @property
     def durable_offset(self) -> int:
         """Everything below it was on the disk, or in the memory of a machine that has run on."""
-        return max(self.point_offset, self.flushed_offset, self.written.offset)
+        return max(self.point_offset, self.flushed.offset, self.written.offset)
+
+    @property
+    def last_place(self) -> Written:
+        """What the files are held against. Below the recovery point compaction may have changed places."""
+        noted = (self.flushed, self.written)
+        return max((each for each in noted if each.position and each.offset > self.point_offset), default=Written())
 
 
 class Ending(NamedTuple):
@@ -56,7 +62,7 @@ def damage_of(ending: Ending, known: Known) -> str:
     """Why nothing may be cut off, and what to do then; empty for a torn write."""
     if ending.offset < known.durable_offset:
         why = f"Records up to offset {known.durable_offset} were on the disk"
-    elif ending.behind and (known.stayed_up or known.flushed_offset > known.point_offset):
+    elif ending.behind and (known.stayed_up or known.flushed.offset > known.point_offset):
         why = f"Whole batches follow it ({ending.behind})"
     elif known.stayed_up and ending.offset < known.begun_offset:
         why = f"A segment that begins at offset {known.begun_offset} follows it"
