@@ -58,7 +58,7 @@ def committed_batches(log: PartitionLog, max_bytes: int = 300) -> Iterator[tuple
     """As Java's consumer finds them: from the list of aborted transactions, and the markers it meets."""
     offset = log.log_start_offset
     while (found := log.find(offset, max_bytes, stable_only=True)) is not None:
-        pending = [(each.first_offset, each.pid) for each in log.aborted_within(offset, found)]
+        pending = [(first_offset, pid) for pid, first_offset in log.aborted_within(offset, found)]
         heapify(pending)
         aborted: set[int] = set()
         data, before = found.read(), offset

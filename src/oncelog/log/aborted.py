@@ -15,7 +15,7 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from itertools import takewhile
+from itertools import starmap, takewhile
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -32,6 +32,7 @@ _HEAD = struct.Struct(">8sq")
 _MAGIC = b"\xffOLAT\0\0\1"
 _ENTRY = struct.Struct(">qqqI4x")
 _NUMBERS = struct.Struct(">qqq")
+_ENTRY_NUMBERS = struct.Struct(">qqq8x")
 
 
 class Aborted(NamedTuple):
@@ -174,11 +175,18 @@ class AbortedTransactions:
 
     def between(self, offset: int, end_offset: int) -> list[Aborted]:
         """Those with records within."""
-        if not self:
-            return []
         found = [each for block in self._blocks(offset, end_offset) for each in self._block(block)]
-        found += self._unwritten
-        return [each for each in found if each.marker_offset >= offset and each.first_offset < end_offset]
+        return [each for each in (*found, *self._unwritten) if _is_within(each, offset, end_offset)]
+
+    def told_between(self, offset: int, end_offset: int) -> list[tuple[int, int]]:
+        """The pid and the first offset of each of them, as readers are told. They may be very many."""
+        found = [
+            (pid, first_offset)
+            for block in self._blocks(offset, end_offset)
+            for pid, first_offset, marker_offset in _ENTRY_NUMBERS.iter_unpack(self._bytes(block))
+            if first_offset < end_offset and marker_offset >= offset
+        ]
+        return found + [each[:2] for each in self._unwritten if _is_within(each, offset, end_offset)]
 
     def most_between(self, offset: int, end_offset: int) -> int:
         """There are no more, and perhaps fewer: found out without the file."""
@@ -198,12 +206,15 @@ class AbortedTransactions:
         yield from self._unwritten
 
     def _block(self, block: int) -> list[Aborted]:
+        return list(starmap(Aborted, _ENTRY_NUMBERS.iter_unpack(self._bytes(block))))
+
+    def _bytes(self, block: int) -> bytes:
         count = min(BLOCK, self._written - block * BLOCK)
         position = _HEAD.size + block * BLOCK * _ENTRY.size
         data = self._handles.get(self.path).pread(count * _ENTRY.size, position)
         if len(data) < count * _ENTRY.size:
             raise OSError(5, "it is shorter than what was written", self.path)
-        return [Aborted(*numbers[:3]) for numbers in _ENTRY.iter_unpack(data)]
+        return data
 
     # Below
 
@@ -263,6 +274,10 @@ def _whole_entries(data: bytes) -> Iterator[Aborted]:
             return
         yield entry
         last_marker = entry.marker_offset
+
+
+def _is_within(entry: Aborted, offset: int, end_offset: int) -> bool:
+    return entry.marker_offset >= offset and entry.first_offset < end_offset
 
 
 def _encoded(entry: Aborted) -> bytes:

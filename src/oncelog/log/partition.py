@@ -7,7 +7,6 @@ from typing import Self, TypeVar
 
 from oncelog.clock import Now
 from oncelog.log import compaction, follower_beginning, lookup, retention, truncation
-from oncelog.log.aborted import Aborted
 from oncelog.log.appender import Appender
 from oncelog.log.checkpoint import Behind, Checkpointer
 from oncelog.log.config import Flush, LogConfig
@@ -289,12 +288,13 @@ class PartitionLog:
         except OSError as error:
             raise LogStorageError(f"{self.folder}: {error}") from error
 
-    def aborted_within(self, offset: int, found: Slice) -> list[Aborted]:
-        """The transactions of which records in what was found are not to be seen; in the order of their ends."""
+    def aborted_within(self, offset: int, found: Slice) -> list[tuple[int, int]]:
+        """The transactions of which records in what was found are not to be seen, by pid and first offset; in the order
+        of their ends."""
         if not self._parts.aborted:
             return []
         try:
-            return self._parts.aborted.between(offset, found.end_offset())
+            return self._parts.aborted.told_between(offset, found.end_offset())
         except OSError as error:
             raise LogStorageError(f"{self.folder}: {error}") from error
 

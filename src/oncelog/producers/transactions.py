@@ -28,6 +28,7 @@ class Transactions:
     def __init__(self) -> None:
         self.open: dict[int, int] = {}  # pid: the first offset. In the order of these, as batches are
         self.coordinators: dict[int, int] = {}  # pid: the epoch of the coordinator that ended its last one
+        # By their markers, and by their first offsets, too: one that ends behind another and began before hides that.
         self._ended: deque[Ended] = deque()
         # pid: the epoch in which its coordinator knows that it writes here. Until it does so, or its transaction ends.
         self.verified: dict[int, int] = {}
@@ -51,6 +52,8 @@ class Transactions:
         first_offset = self.open.pop(pid, None)
         self.coordinators[pid] = max(coordinator_epoch, self.coordinator_epoch(pid))
         if first_offset is not None:
+            while self._ended and self._ended[-1].first_offset > first_offset:
+                self._ended.pop()
             self._ended.append(Ended(first_offset, marker_offset))
 
     def coordinator_epoch(self, pid: int) -> int:
@@ -73,7 +76,7 @@ class Transactions:
         if self.open:
             stable = min(stable, next(iter(self.open.values())))
         if ended:
-            stable = min(stable, min(each.first_offset for each in ended))
+            stable = min(stable, ended[0].first_offset)
         return max(stable, min(log_start_offset, high_watermark))
 
     def first_open_offset(self) -> int | None:

@@ -94,7 +94,7 @@ class Asked:
             found = log.find(self.offset, limit, at_least_one=at_least_one, stable_only=committed_only)
             records: bytes | Slice
             if found is not None and committed_only:
-                aborted = [(each.pid, each.first_offset) for each in log.aborted_within(self.offset, found)]
+                aborted = log.aborted_within(self.offset, found)
             if found is None:
                 records = b""
             elif in_slices and len(found) >= STRAIGHT_BYTES and found.is_sendable:

@@ -12,7 +12,8 @@ each version in the tests.
 
 from collections.abc import Callable, Iterator, Sequence, Sized
 from functools import cache, lru_cache
-from struct import Struct
+from itertools import chain
+from struct import Struct, pack
 from struct import error as StructError
 from typing import Generic, NamedTuple, TypeVar
 
@@ -322,10 +323,19 @@ def _is_usual(fetched: Fetched[Records]) -> bool:
 
 def _aborted(version: int, flexible: bool, aborted: Sequence[tuple[int, int]]) -> bytes:
     """With what stands between it and the records."""
-    parts = [count_bytes(flexible, len(aborted))]
-    for each in aborted:
-        parts += (_two_int64.pack(*each), NO_TAGS if flexible else b"")
-    return b"".join((*parts, _int32.pack(-1) if version >= 11 else b""))
+    told = pack(f">{2 * len(aborted)}q", *chain.from_iterable(aborted))
+    if flexible:
+        told = _with_no_tags(told)
+    return b"".join((count_bytes(flexible, len(aborted)), told, _int32.pack(-1) if version >= 11 else b""))
+
+
+def _with_no_tags(told: bytes) -> bytes:
+    """Behind each of them. They may be very many, so no loop looks at each."""
+    size = _two_int64.size
+    spread = bytearray(len(told) // size * (size + 1))
+    for at in range(size):
+        spread[at :: size + 1] = told[at::size]
+    return bytes(spread)
 
 
 def _encode_fetched_one(
