@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from oncelog.log.batch_replay import replay_batch
+from oncelog.log.config import LogConfig
 from oncelog.log.errors import LogStorageError, OffsetOutOfRange
 from oncelog.log.partition import PartitionLog
 from oncelog.log.partition_checking import check_partition
@@ -299,3 +300,25 @@ def test_a_log_that_is_cut_back_or_closed_between_two_steps_loses_nothing_else(s
     log = open_log(disk.crash(keep_all=True))
     assert log.offline is None
     assert values_in(log)[-11:] == [*(b"%d" % number for number in range(30, 40)), b"again"]
+
+
+def test_a_log_is_brought_to_the_disk_once_for_many_starts_within_what_is_there() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, LogConfig(retention_ms=-1))
+    for number in range(20):
+        put(log, b"%d" % number)
+    flushed: list[str] = []
+    step = disk.step
+
+    def watched(operation: str, path: str) -> bool:
+        if operation == "fdatasync" and path == log.segments.active.log_path:
+            flushed.append(path)
+        return step(operation, path)
+
+    disk.step = watched  # type: ignore[method-assign]
+    for offset in range(1, 20):
+        log.delete_before(offset)
+    assert len(flushed) == 1
+    put(log, b"20")
+    log.delete_before(21)
+    assert len(flushed) == 2

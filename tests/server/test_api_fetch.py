@@ -386,6 +386,17 @@ def test_deleted_records_are_gone_for_readers(raw: RawConnection, topic: str, ve
     assert delete(0, "nowhere") == (ErrorCode.unknown_topic_or_partition, -1)
 
 
+def test_of_a_partition_that_is_named_again_the_last_offset_counts(raw: RawConnection, topic: str) -> None:
+    for _ in range(5):
+        raw.produce(topic, 0, ONE)
+    offsets = [[3, 1], [4, 2]]
+    topics = [
+        {"name": topic, "partitions": [{"partition_index": 0, "offset": offset} for offset in each]} for each in offsets
+    ]
+    (told,) = raw.call("delete_records", 2, topics=topics, timeout=1000).topics
+    assert [(each.error_code, each.low_watermark) for each in told.partitions] == [(ErrorCode.none, 2)]
+
+
 @pytest.mark.parametrize("version", range(2, 5))
 def test_the_end_of_an_epoch_is_told(server: Server, raw: RawConnection, topic: str, version: int) -> None:
     partition = server.broker.topics.partition(topic, 0)

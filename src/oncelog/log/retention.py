@@ -33,7 +33,7 @@ def retaining(log: Parts, now: Now) -> Steps[None]:
 def deleting_before(log: Parts, offset: int, now: Now) -> Steps[None]:
     yield from _removing_below(log, offset, now)
     if offset > log.extent.log_start_offset:
-        if not log.replicated and log.flusher.point_offset < offset:
+        if not log.replicated and max(log.flusher.point_offset, log.extent.flushed_offset) < offset:
             yield log.flusher.flush  # or a power failure takes what stands before the start, and with it who wrote it
         yield partial(_note_start, log, offset)
         _start_at(log, offset)

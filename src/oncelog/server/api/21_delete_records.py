@@ -1,7 +1,7 @@
 """DeleteRecords, versions 0 to 2 (KIP-107).
 
 Everything before an offset is gone for readers at once; the files go with retention. Offset -1 means the high
-watermark.
+watermark. Where a partition is named again, the last offset counts and is answered, as in Kafka.
 """
 
 import asyncio
@@ -28,28 +28,34 @@ async def handle(request: Any, call: Call) -> Any:
 
 
 async def _delete_all(request: Any, call: Call) -> Any:
-    async def topic(asked: Any) -> Any:
+    wanted: dict[str, dict[int, int]] = {}
+    for asked in request.topics:
+        offsets = wanted.setdefault(asked.name, {})
+        offsets.update((each.partition_index, each.offset) for each in asked.partitions)
+
+    async def topic(name: str) -> Any:
+        offsets = list(wanted[name].items())
+
         async def some(start: int) -> Any:
-            together = asked.partitions[start : start + TOGETHER]
-            return await asyncio.gather(*(_answer(asked.name, each, call) for each in together))
+            return await asyncio.gather(*(_answer(name, *each, call) for each in offsets[start : start + TOGETHER]))
 
-        answers = await call.each(range(0, len(asked.partitions), TOGETHER), some)
-        return call.new("DeleteRecordsTopicResult", name=asked.name, partitions=tuple(chain.from_iterable(answers)))
+        answers = await call.each(range(0, len(offsets), TOGETHER), some)
+        return call.new("DeleteRecordsTopicResult", name=name, partitions=tuple(chain.from_iterable(answers)))
 
-    return call.new("DeleteRecordsResponse", topics=await call.each(request.topics, topic))
+    return call.new("DeleteRecordsResponse", topics=await call.each(wanted, topic))
 
 
-async def _answer(name: str, asked: Any, call: Call) -> Any:
+async def _answer(name: str, index: int, offset: int, call: Call) -> Any:
     low_watermark, code = -1, ErrorCode.none
     try:
-        low_watermark = await _delete(name, asked.partition_index, asked.offset, call)
+        low_watermark = await _delete(name, index, offset, call)
     except KafkaError as refusal:
         code = refusal.code
     except LogStorageError:
         code = ErrorCode.kafka_storage_error
     return call.new(
         "DeleteRecordsPartitionResult",
-        partition_index=asked.partition_index,
+        partition_index=index,
         low_watermark=low_watermark,
         error_code=code,
     )
