@@ -9,10 +9,12 @@ from oncelog.client.admin.timeouts import Timeouts
 from oncelog.client.admin.values import GroupOffsets
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.groups.commits import ToCommit, commit_to_group
+from oncelog.client.net import retry
 from oncelog.client.net.brokers import Brokers
+from oncelog.client.register import offsets
 from oncelog.client.register.offsets import OffsetsKeeper
 from oncelog.client.types import TopicPartition
-from tests.client.net.fake_broker import FakeBroker
+from tests.client.net.fake_broker import SILENT, FakeBroker
 
 PLACE = ("t", 0)
 OFFSET_COMMIT, OFFSET_FETCH = 8, 9
@@ -78,6 +80,19 @@ async def test_a_keeper_finds_the_coordinator_once_and_again_when_it_has_moved(b
         assert await keeper.held() == []
     await brokers.close()
     assert len(broker.asked_for("find_coordinator")) == 2
+
+
+async def test_a_coordinator_that_hangs_leaves_a_keeper_time_to_ask_another(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offsets, "ANSWER_MS", 300)
+    nothing = {"error_code": 0, "topics": []}
+    broker.answers["offset_fetch"] = lambda asked: SILENT if len(broker.asked_for("offset_fetch")) == 1 else nothing
+    brokers = Brokers(broker.settings())
+    keeper = OffsetsKeeper(brokers, "g", "i")
+    assert await retry.ask(keeper.held, retry.Patience()) == []
+    await brokers.close()
+    assert len(broker.asked_for("find_coordinator")) >= 2
 
 
 async def test_who_has_lost_the_coordinator_finds_one_for_all(broker: FakeBroker) -> None:

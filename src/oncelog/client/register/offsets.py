@@ -28,6 +28,7 @@ LEAVE_VERSIONS: Final = (3, 5)  # by instance id
 SESSIONS_MS: Final = (1_800_000, 300_000, 30_000)  # the longest that the broker takes
 JOIN_PURPOSE: Final = "own"
 JOIN_TIMEOUT_MS: Final = 60_000
+ANSWER_MS: Final = 20_000  # a third of what a caller waits in all: a coordinator that hangs leaves time to ask another
 
 NOT_A_MEMBER: Final = frozenset(
     {Code.ILLEGAL_GENERATION, Code.UNKNOWN_MEMBER_ID, Code.REBALANCE_IN_PROGRESS, Code.FENCED_INSTANCE_ID}
@@ -58,7 +59,7 @@ class OffsetsKeeper:
     async def _ask(self, name: str, build: Any, versions: tuple[int, int], *, purpose: str = "") -> Any:
         async with self._brokers.coordinators.at(self.group) as coordinator:
             answer = await self._brokers.request(
-                coordinator, name, build, versions=versions, timeout_ms=JOIN_TIMEOUT_MS, purpose=purpose
+                coordinator, name, build, versions=versions, timeout_ms=ANSWER_MS, purpose=purpose
             )
             if has_moved(int(answer.error_code)):
                 raise_unless_ok(int(answer.error_code))
@@ -107,7 +108,7 @@ class OffsetsKeeper:
             (each.topic, each.partition): ToCommit(each.offset, each.leader_epoch, each.metadata) for each in entries
         }
         try:
-            found = await commit_to_group(self._brokers, self.group, offsets, self._member, timeout_ms=JOIN_TIMEOUT_MS)
+            found = await commit_to_group(self._brokers, self.group, offsets, self._member, timeout_ms=ANSWER_MS)
             codes = set(found.values()) - {0}
             if codes & NOT_A_MEMBER:
                 raise KafkaException(KafkaError(KafkaError._WAIT_COORD, retriable=True))
