@@ -92,6 +92,18 @@ def wide_deletion_of_records(server: ServerProcess) -> Generator[None, None, Sai
     return counted(said_to(server.port, [each]))
 
 
+@row("DeleteRecords that names one partition 19,000 times, each time with another offset")
+def many_deletions(server: ServerProcess) -> Generator[None, None, Said]:
+    with RawConnection(server.port, timeout_s=PATIENCE_S) as connection:
+        connection.create_topic("attacked")
+        for _ in range(20):
+            connection.produce("attacked", 0, batch([b"x"] * 1_000))
+    partitions = [{"partition_index": 0, "offset": offset} for offset in range(1, 19_001)]
+    each = frame("delete_records", 2, topics=[{"name": "attacked", "partitions": partitions}], timeout=60_000)
+    yield
+    return counted(said_to(server.port, [each]))
+
+
 @row("a Produce request for 4,900 partitions, with each codec")
 def wide_produce(server: ServerProcess) -> Generator[None, None, Said]:
     wide_topic(server)
