@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,6 +21,7 @@ from tests.cluster.tree_memory import MemorySession, MemoryTree
 from tests.raw import RawConnection
 
 PATIENCE_S = 20
+ALL = (1, 2, 3)
 
 
 class RememberingTree(MemoryTree):
@@ -202,3 +204,15 @@ class Brokers:
 
     async def end(self, name: str = "orders", index: int = 0, *, at: int = 0) -> Any:
         return await self.call(at or self.leader(name, index), lambda raw: raw.offset_at(name, index, -1))
+
+
+@asynccontextmanager
+async def three(folder: Path, **settings: str) -> AsyncIterator[Brokers]:
+    """All are up; at the end nobody but one was elected in each epoch."""
+    found = Brokers(folder, **settings)
+    try:
+        await found.start(*ALL)
+        yield found
+    finally:
+        await found.close()
+    found.check_epochs()

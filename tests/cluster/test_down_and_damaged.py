@@ -1,7 +1,7 @@
 """Brokers that are down, or have lost a part of what they had: what is made meanwhile, and who leads."""
 
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -14,19 +14,6 @@ from oncelog.server.errors import ErrorCode
 from oncelog.server.folders import owner_of
 from tests.cluster.brokers import Brokers
 from tests.raw import batch
-
-ALL = (1, 2, 3)
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
-    found = Brokers(tmp_path)
-    try:
-        await found.start(*ALL)
-        yield found
-    finally:
-        await found.close()
-    found.check_epochs()
 
 
 async def without(cluster: Brokers, node: int) -> None:

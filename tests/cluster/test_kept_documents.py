@@ -1,7 +1,6 @@
 """Users, rights and quotas stand where brokers agree: every broker sees each change, and none undoes another's."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,19 +10,7 @@ from oncelog.cluster.file import UnfitFolder
 from oncelog.cluster.tree import Put
 from oncelog.security.documents import MOST_BYTES, Document, Kind
 from oncelog.server.errors import ErrorCode, KafkaError
-from tests.cluster.brokers import Brokers
-
-ALL = (1, 2, 3)
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
-    found = Brokers(tmp_path)
-    try:
-        await found.start(*ALL)
-        yield found
-    finally:
-        await found.close()
+from tests.cluster.brokers import ALL, Brokers
 
 
 async def change(cluster: Brokers, node: int, name: str, value: object = 1) -> None:

@@ -1,7 +1,6 @@
 """Brokers reach each other by a listener of their own: encrypted, and known to each other as brokers."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,8 @@ from oncelog.server.guarded_connection import GuardedConnection
 from oncelog.server.settings_reading import read_settings
 from oncelog.settings import SettingsError
 from tests.client.net.certificates import Authority
-from tests.cluster.brokers import PATIENCE_S, Brokers
+from tests.cluster.brokers import ALL, PATIENCE_S, Brokers, three
 from tests.raw import batch
-
-ALL = (1, 2, 3)
 
 
 @pytest.fixture(scope="module")
@@ -30,20 +27,14 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"ssl_keystore_location": str(both), "ssl_truststore_location": authority.certificate}
 
 
-@asynccontextmanager
-async def cluster(folder: Path, protocol: str, **settings: str) -> AsyncIterator[Brokers]:
-    found = Brokers(
+def cluster(folder: Path, protocol: str, **settings: str) -> AbstractAsyncContextManager[Brokers]:
+    return three(
         folder,
         listeners="PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
         listener_security_protocol_map=f"INTERNAL:{protocol}",
         inter_broker_listener_name="internal",
         **settings,
     )
-    try:
-        await found.start(*ALL)
-        yield found
-    finally:
-        await found.close()
 
 
 def guests(found: Brokers) -> set[str]:

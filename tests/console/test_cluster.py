@@ -14,7 +14,7 @@ from oncelog.console.overview import overview
 from oncelog.console.query import Query
 from oncelog.console.serving import Console
 from oncelog.server.exposition import exposition
-from tests.cluster.brokers import Brokers
+from tests.cluster.brokers import Brokers, three
 from tests.console.browser import DESKTOP, PHONE, Browser
 from tests.raw import batch
 
@@ -30,12 +30,8 @@ COUNTS = {
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
-    found = Brokers(tmp_path)
-    try:
-        await found.start(1, 2, 3)
+    async with three(tmp_path) as found:
         yield found
-    finally:
-        await found.close()
 
 
 async def view(cluster: Brokers, node: int, **query: str) -> dict[str, Any]:
