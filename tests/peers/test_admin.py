@@ -1,4 +1,7 @@
-"""Our Admin against both servers: what it makes, others find; what others made, it describes."""
+"""Our Admin against both servers: what it makes, others find; what others made, it describes.
+
+What was changed is waited for: Kafka's controller answers before the broker that is asked next need have heard of it.
+"""
 
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -36,7 +39,9 @@ def admin(server: ServerProcess) -> Iterator[Admin]:
 @pytest.fixture
 def made(admin: Admin, topic: str) -> str:
     """A topic of two partitions."""
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(WAIT_S)
+    # By its time a record may be old, and goes whenever a broker looks for that.
+    admin.create_topics([NewTopic(topic, 2, 1, config={"retention.ms": "-1"})])[topic].result(WAIT_S)
+    until(lambda: topic in admin.list_topics().topics, "the topic to be there")
     return topic
 
 
@@ -61,6 +66,7 @@ def test_each_topic_is_made_or_refused_by_itself(admin: Admin, topic: str) -> No
     assert code_of(futures["a b"].exception(WAIT_S)) == KafkaError.TOPIC_EXCEPTION
     again = admin.create_topics([NewTopic(topic, 3, 1)])[topic]
     assert code_of(again.exception(WAIT_S)) == KafkaError.TOPIC_ALREADY_EXISTS
+    until(lambda: topic in admin.list_topics().topics, "the topic to be there")
     assert sorted(admin.list_topics(topic).topics[topic].partitions) == [0, 1, 2]
 
 
@@ -71,7 +77,6 @@ def test_what_is_only_validated_is_not_made(admin: Admin, topic: str) -> None:
 
 def test_a_topic_grows_and_never_shrinks(admin: Admin, made: str) -> None:
     admin.create_partitions([NewPartitions(made, 4)])[made].result(WAIT_S)
-    # Kafka's controller answers a change before the broker that is asked next need have heard of it.
     until(lambda: len(admin.list_topics(made).topics[made].partitions) == 4, "the topic to have grown")
     fewer = admin.create_partitions([NewPartitions(made, 1)])[made]
     assert code_of(fewer.exception(WAIT_S)) == KafkaError.INVALID_PARTITIONS
@@ -99,7 +104,6 @@ def test_a_topics_settings_are_read_and_changed_one_by_one(admin: Admin, made: s
             name: each.value for name, each in settings().items() if each.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
         }
 
-    # Kafka's controller answers a change before the broker that is asked next need have heard of it.
     admin.incremental_alter_configs([change])[change].result(WAIT_S)
     until(lambda: own() == {"retention.ms": "60000", "cleanup.policy": "delete,compact"}, "both changes")
     assert settings()["segment.bytes"].is_default

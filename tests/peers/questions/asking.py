@@ -14,6 +14,7 @@ Question = Callable[[RawConnection, str], object]
 QUESTIONS: dict[str, Question] = {}
 
 EPOCH_MS = 1_700_000_000_000
+KEEP = {"retention.ms": "-1"}  # by its time such a record is old, and goes whenever a broker looks for that
 
 
 def question(ask: Question) -> Question:

@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from tests.peers.questions.asking import EPOCH_MS, question
+from tests.peers.questions.asking import EPOCH_MS, KEEP, question
 from tests.raw import RawConnection, Rec, batch
 from tests.raw.batches import HEADER
 
@@ -11,7 +11,7 @@ from tests.raw.batches import HEADER
 
 
 def filled(c: RawConnection, topic: str, batches: int = 5, records: int = 3, **configs: str) -> None:
-    c.create_topic(topic, configs={key.replace("_", "."): value for key, value in configs.items()})
+    c.create_topic(topic, configs=KEEP | {key.replace("_", "."): value for key, value in configs.items()})
     for i in range(batches):
         c.produce(topic, 0, batch([b"x" * 100] * records, timestamp_ms=EPOCH_MS + 1000 * i))
 
@@ -121,7 +121,7 @@ def list_offsets_of_every_kind(c: RawConnection, topic: str) -> object:
 
 @question
 def list_offsets_within_a_batch(c: RawConnection, topic: str) -> object:
-    c.create_topic(topic)
+    c.create_topic(topic, configs=KEEP)
     records = [Rec(b"x", timestamp_delta_ms=delta) for delta in (0, 50, 20, 90)]
     for codec in (0, 1):
         c.produce(topic, 0, batch(records, timestamp_ms=EPOCH_MS + 100 * codec, codec=codec))

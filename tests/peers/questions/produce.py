@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.peers.questions.asking import EPOCH_MS, QUESTIONS, Question, produced, question
+from tests.peers.questions.asking import EPOCH_MS, KEEP, QUESTIONS, Question, produced, question
 from tests.raw import RawConnection, Rec, batch, message_set
 from tests.raw.batches import HEADER, squeeze
 
@@ -191,7 +191,7 @@ def log_append_time_is_told_to_the_producer(c: RawConnection, topic: str) -> obj
 
 @question
 def create_time_is_not_touched(c: RawConnection, topic: str) -> object:
-    c.create_topic(topic)
+    c.create_topic(topic, configs=KEEP)
     answer = c.produce(topic, 0, batch([b"x"], timestamp_ms=EPOCH_MS))
     stored = HEADER.unpack_from(c.fetch(topic, 0, 0).records)
     return produced(answer), answer.log_append_time, stored[5:9]
@@ -223,7 +223,7 @@ def more_copies_asked_for_than_there_are(c: RawConnection, topic: str) -> object
 
 @question
 def every_codec_is_stored_as_it_was_sent(c: RawConnection, topic: str) -> object:
-    c.create_topic(topic)
+    c.create_topic(topic, configs=KEEP)
     sent = [batch([b"text " * 40] * 3, codec=codec, timestamp_ms=EPOCH_MS) for codec in range(5)]
     for one in sent:
         c.produce(topic, 0, one)
