@@ -48,9 +48,9 @@ def tree_of(server: ZooKeeper, name: str, timeout_ms: int = TIMEOUT_MS) -> ZooKe
 async def test_the_session_of_a_broker_whose_loop_hangs_is_over(tree: ZooKeeperTree) -> None:
     lost, gone = asyncio.Event(), threading.Event()
     tree.on_lost(lost.set)
-    await tree.change(PutEphemeral(LIVE, b""))
     other = KazooClient(f"127.0.0.1:{running_zookeeper().port}")
-    other.start()
+    await asyncio.to_thread(other.start)
+    await tree.change(PutEphemeral(LIVE, b""))
     assert other.exists(tree.folder + LIVE, watch=lambda event: gone.set())
     assert gone.wait(30), "kazoo's own pings went on"  # here, on the loop
     assert tree.sure_until_ms() <= CLOCK.now().monotonic_ms

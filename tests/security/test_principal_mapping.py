@@ -66,10 +66,10 @@ SLOW_ELSEWHERE = [
 @pytest.mark.parametrize("name", ["a" * 1024, "a,OU=,O=,L=,ST=,C=" * 56])
 def test_no_pattern_takes_long_for_a_name_that_a_client_chose(pattern: str, name: str) -> None:
     mapping = PrincipalMapping(f"RULE:{pattern}/x/")
-    began_s = time.process_time()
+    began_s = time.thread_time()
     with pytest.raises(NoRule):
         mapping.user(name)
-    assert time.process_time() - began_s < 0.05
+    assert time.thread_time() - began_s < 0.05
 
 
 def test_who_has_no_rule_is_nobody() -> None:
