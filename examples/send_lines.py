@@ -2,9 +2,9 @@
 
     python examples/send_lines.py lines.txt --topic lines
 
-The producer and how many lines are sent are saved together, in `lines.txt.sent`, every 10,000 lines. Lines behind the last
-save are produced again by the next start, recognised in the log, compared, and not written a second time. So lines stay as
-they are; new ones may be added at the end.
+The producer and how many lines are sent are saved together, in `lines.txt.sent`, every 10,000 lines. Lines behind the
+last save are produced again by the next start, recognised in the log, compared, and not written a second time. So lines
+stay as they are; new ones may be added at the end.
 """
 
 import argparse

@@ -13,7 +13,6 @@ from tests.cluster.brokers import ALL, Brokers, three
 from tests.cluster.tree_memory import Doubt
 from tests.raw import batch
 
-
 # Who leads
 
 
@@ -191,7 +190,8 @@ async def test_a_broker_that_stops_hands_over_what_it_leads_before_it_goes(
 
 async def test_a_partitions_first_replica_leads_it_again_once_it_is_back_for_long_enough(tmp_path: Path) -> None:
     """Long enough is longer than this machine takes to get there, and shorter than a follower may lag."""
-    async with three(tmp_path, leader_imbalance_check_interval_seconds="20") as cluster:
+    settings = {"leader_imbalance_check_interval_seconds": "20", "replica_lag_time_max_ms": "60000"}
+    async with three(tmp_path, **settings) as cluster:
         await cluster.create(partitions=1)
         (before,) = cluster.tree.leaderships("orders")
         assert before.leader == before.replicas[0]

@@ -192,8 +192,8 @@ async def test_no_sasl_to_a_listener_with_it(kafka: SecuredKafka) -> None:
 
 @pytest.mark.asyncio(loop_factories=["uvloop"])
 async def test_a_session_outlives_the_brokers_patience(kafka: SecuredKafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka cuts a connection whose proof is older than REAUTH_MS at its next request. It is renewed early, since the last
-    part of a time that is so short may pass before a busy machine looks at it."""
+    """Kafka cuts a connection whose proof is older than REAUTH_MS at its next request. It is renewed early here: a
+    busy machine may be late by the last part of a time that is so short."""
     monkeypatch.setattr("oncelog.client.net.sasl.exchange.RENEWED_FROM", 0.55)
     await asyncio.gather(*(stays_connected(kafka, mechanism) for mechanism in MECHANISMS))
 
