@@ -393,7 +393,12 @@ MUTANTS: Final = (
         PLANNED,
         (_row(State.SUCCEEDING, Event.GRANTED, _names_no_successor),),
     ),
-    Mutant("no look for gaps in what a copy is joined with", PLAIN, ((Journal, "read", _always_joins),), 600),
+    Mutant(
+        "no look for gaps in what a copy is joined with",
+        PLAIN,
+        ((Journal, "read", _always_joins), (Journal, "begins_with_the_last", lambda _: lambda journal, batches: True)),
+        600,
+    ),
     Mutant("a commit before the acknowledgements", PLAIN, ((CellOutputs, "is_drained", _positions_at_the_send),)),
     Mutant("a commit in two batches", PLAIN, ((OwnJournal, "append", _two_batches), CUT_IN_TWO)),
     Mutant("positions first", PLAIN, ((OwnJournal, "append", _positions_first), CUT_IN_TWO)),

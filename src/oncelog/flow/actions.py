@@ -280,10 +280,11 @@ def _told_watermark_ms(holding: Holding, told: Mapping[Place, Outputs]) -> int:
 
 
 def note_commit(holding: Holding, base_offset: int, timestamp_ms: int) -> None:
+    commits, journal = holding.commits, holding.journal.content
+    assert commits.under_way is not None
     holding.deadlines.prove(timestamp_ms)
-    holding.journal.stored(base_offset, holding.commits.records_under_way)
-    journal = holding.journal.content
-    told = holding.commits.stored(journal)
+    holding.journal.stored(base_offset, commits.records_under_way, commits.under_way)
+    told = commits.stored(journal)
     holding.send_from_commit(journal.held, told)
 
 

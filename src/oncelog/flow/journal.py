@@ -5,17 +5,28 @@
   a broker that forgot who fenced whom may have let an older holder's batch in.
 - Who the writers are is read before what they wrote: compaction leaves the newest take-over, with the whole chain.
 
-The same is applied to what was read before, a copy: then what follows must join without a gap, and no batch may lack a
-record, since a tombstone that compaction took would not be missed.
+The same is applied to what was read before, a copy: then its last batch must still stand there, since a log may lose
+what it had acknowledged, and what follows must join without a gap, and no batch may lack a record, since a tombstone
+that compaction took would not be missed.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from oncelog.flow.formats import STATE, Claim, Commit, Entry, Goodbye, Held, PlannedRows, TakeOver, decoded
 from oncelog.flow.messages import JournalBatch
+from oncelog.slots import Identity
 
 Fence = tuple[int, int]  # place in the chain, epoch
 NO_FENCE: Fence = (-1, -1)
+
+
+class LastBatch(NamedTuple):
+    """Which one it is: no two holders, and no two commits of one, write the same entry."""
+
+    base_offset: int
+    identity: Identity
+    entry: Entry | None  # its last one; None where compaction left none
 
 
 def apply(changes: Mapping[bytes, bytes | None], state: dict[bytes, bytes]) -> None:
@@ -30,6 +41,7 @@ def apply(changes: Mapping[bytes, bytes | None], state: dict[bytes, bytes]) -> N
 class Journal:
     def __init__(self) -> None:
         self.next_offset = 0
+        self.last: LastBatch | None = None
         self.claim: Claim | None = None
         self.chain: list[int] = []
         self.fence = NO_FENCE
@@ -68,7 +80,15 @@ class Journal:
             has_joined = has_joined and is_whole and batch.base_offset == self.next_offset
             self._take(batch, found)
             self.next_offset = batch.last_offset + 1
+            self.last = self._last_of(batch, found)
         return has_joined
+
+    def begins_with_the_last(self, batches: Sequence[JournalBatch]) -> bool:
+        """Whether what was read last still stands where it stood."""
+        return bool(batches) and self._last_of(batches[0], self._entries(batches[0])) == self.last
+
+    def _last_of(self, batch: JournalBatch, entries: list[Entry]) -> LastBatch:
+        return LastBatch(batch.base_offset, batch.identity, entries[-1] if entries else None)
 
     def _entries(self, batch: JournalBatch) -> list[Entry]:
         where = f" at offset {batch.base_offset}"

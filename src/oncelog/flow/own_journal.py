@@ -6,7 +6,7 @@ from typing import Final
 from oncelog.flow.cell_context import CellContext
 from oncelog.flow.deadlines import Deadlines
 from oncelog.flow.formats import STATE, TAKE_OVER, Entry, TakeOver, decoded, encoded
-from oncelog.flow.journal import NO_FENCE, Journal
+from oncelog.flow.journal import NO_FENCE, Journal, LastBatch
 from oncelog.flow.messages import ColumnChanges, JournalBatch, Outputs, ReadJournal
 from oncelog.slots import Identity
 from oncelog.slots.batch import Batch
@@ -19,6 +19,7 @@ class OwnJournal:
         """`copy`: what another life of a holder knew at its end."""
         self._context = context
         self.content = Journal() if copy is None else copy.copy()
+        self._is_proven = self.content.last is None  # its last batch is still there
         self.fence = NO_FENCE
         self.read_at = context.now
         self.read_from = 0
@@ -27,16 +28,23 @@ class OwnJournal:
         self.is_sound = True  # its content is that of the last commit
 
     def read(self, waits_ms: int = 0) -> None:
-        self.read_at, self.read_from = self._context.now, self.content.next_offset
+        """What is new; of a copy with its last batch before that."""
+        last = None if self._is_proven else self.content.last
+        self.read_from = self.content.next_offset if last is None else last.base_offset
+        self.read_at = self._context.now
         self._context.ask(ReadJournal(self.read_from, waits_ms))
 
     def read_anew(self) -> None:
         """All but who the writers are: that only grows."""
         known, self.content = self.content, Journal()
         self.content.claim, self.content.chain = known.claim, list(known.chain)
+        self._is_proven = True
         self.read()
 
     def joins(self, batches: Sequence[JournalBatch], up_to: int | None = None) -> bool:
+        if not self._is_proven:
+            self._is_proven = self.content.begins_with_the_last(batches)
+            return self._is_proven and self.content.read(batches, up_to)
         return self.content.read(batches, up_to) or self.read_from == 0
 
     def append(
@@ -108,10 +116,12 @@ class OwnJournal:
         """Whether somebody has taken over behind this one."""
         return any((self.content.fence_of(batch) or self.fence) > self.fence for batch in batches)
 
-    def stored(self, base_offset: int, records: int) -> None:
-        """One of its own with this many records stands there."""
-        self.is_sound = self.is_sound and base_offset == self.content.next_offset
-        self.content.next_offset = base_offset + records
+    def stored(self, base_offset: int, records: int, entry: Entry) -> None:
+        """One of its own with this many records stands there, and this is the last of them."""
+        content, (place, epoch) = self.content, self.fence
+        self.is_sound = self.is_sound and base_offset == content.next_offset
+        content.next_offset = base_offset + records
+        content.last = LastBatch(base_offset, Identity(content.chain[place], epoch), entry)
 
     def end(self) -> None:
         """Goodbye stands behind the content."""
