@@ -10,8 +10,8 @@ from packaging.utils import canonicalize_name
 
 from tests.repo.tree import project_files, read
 
-LOCKS = ("core", "columns", "zookeeper", "run", "test", "spark", "build", "docs", "uv", "frameworks", "audit")
-OF_THEIR_OWN = ("test", "uv", "frameworks")
+LOCKS = ("core", "columns", "zookeeper", "run", "test", "spark", "build", "docs", "uv", "frameworks", "stores", "audit")
+OF_THEIR_OWN = ("test", "uv", "frameworks", "stores")
 PINNED = re.compile(r"^(?P<name>[a-z0-9.-]+)==(?P<version>\S+)", re.MULTILINE)
 
 
@@ -45,6 +45,7 @@ def _wanted(lock: str) -> list[str]:
         "docs": _group(project, "docs"),
         "uv": _group(project, "uv"),
         "frameworks": _group(project, "frameworks"),
+        "stores": _group(project, "stores"),
         "audit": _group(project, "audit"),
     }[lock]
 
