@@ -15,10 +15,12 @@ import pytest
 from oncelog.chaos.life import Life
 from oncelog.client import Consumer, TopicPartition
 from oncelog.client.door import Input
+from oncelog.clock import ManualClock
 from oncelog.embedded import Server
 from oncelog.flow import Dead, Flow, FlowFailed
 from oncelog.flow.formats import GOODBYE
 from oncelog.runner import engine
+from oncelog.runner.progress import Progress
 from oncelog.runner.turns import Turns
 from tests.repo.tree import ROOT
 from tests.runner.flows import Billing, Order, Owed, everything
@@ -26,6 +28,7 @@ from tests.waiting import until
 
 STOPS_WITHIN_S = 60.0  # on a busy machine; that it hunts for nothing is shown by what it leaves
 HANGS_S = 20.0  # well before a request is given up
+PROMISED_S = 3.0  # docs/flow.md
 
 
 @pytest.fixture
@@ -78,6 +81,20 @@ def test_a_line_tells_rate_lag_state_and_commits(billing: Billing) -> None:
     line = rf"flow {billing.name}: [\d,]+ records/s; {stages}"
     until(lambda: re.fullmatch(line, run.status["message"]), "a look behind the last commit")
     run.stop()
+
+
+def test_a_log_gets_such_a_line_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "oncelog.flow")
+    clock = ManualClock()
+    monkeypatch.setattr("oncelog.runner.progress.monotonic_s", lambda: clock.now().monotonic_ms / 1_000)
+    progress = Progress("f")
+    progress.began("id", "noon")
+    for _ in range(150):
+        clock.advance(1_000)
+        progress.look({})
+    assert caplog.messages == ["flow f begins: run noon", *2 * ["flow f: 0 records/s; "]]
 
 
 def test_a_terminal_has_one_line_that_is_written_over(billing: Billing, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,6 +255,7 @@ def test_the_start_that_comes_later_has_the_flow(billing: Billing) -> None:
 @pytest.mark.parametrize("share", [False, True])
 def test_a_stop_waits_for_no_broker_that_hangs(topic: str, monkeypatch: pytest.MonkeyPatch, share: bool) -> None:
     """The server's loop is held: connections stand, and nothing is said on them."""
+    assert engine.STOP_S < engine.ENDS_S < PROMISED_S
     monkeypatch.setattr(engine, "STOP_S", 0.1)
     monkeypatch.setattr(engine, "ENDS_S", 0.2)
     goes_on = threading.Event()

@@ -5,6 +5,7 @@ import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -20,6 +21,7 @@ from oncelog.spark.flows.tenant import Tenant
 from tests.lives.processes import children
 from tests.peers.server_process import ServerProcess
 from tests.runner.flows import WAITS_S, Billing, everything
+from tests.runner.test_files import filing, send
 from tests.runner.test_metrics import scraped
 from tests.waiting import until
 
@@ -96,6 +98,16 @@ def test_an_output_that_is_deleted_is_heard_of_at_once_and_other_stages_go_on(sp
     until(lambda: len(everything(billing.servers, billing.between.name)) == 40, "regrouped", give_up_seconds=WAITS_S)
     assert run.is_active
     run.stop()
+
+
+def test_spark_reads_the_files_of_a_flow_as_a_table(
+    spark: Any, server: ServerProcess, topic: str, tmp_path: Path
+) -> None:
+    send(server.bootstrap_servers, topic, range(30))
+    filing(topic, tmp_path).run({"bootstrap.servers": server.bootstrap_servers}, until="end")
+    rows = spark.read.parquet(str(tmp_path)).select("amount", "hour", "kafka_offset").collect()
+    assert sorted(row.amount for row in rows) == list(range(30))
+    assert {row.hour for row in rows} == {f"2026-06-21T{hour:02}" for hour in range(3)}
 
 
 def test_a_session_with_one_slot_is_refused(billing: Billing) -> None:
