@@ -149,6 +149,7 @@ class Brokers:
             topic is not None
             and topic.id == document.id
             and [each.leadership for each in topic.partitions] == list(states)
+            and [each.is_open for each in topic.partitions] == [node in state.replicas for state in states]
             and [each.leads for each in topic.partitions] == [state.leader == node for state in states]
             and all(state.leader in self.brokers for state in states)
             and all(set(state.in_sync) == self.brokers.keys() & set(state.replicas) for state in states)

@@ -60,6 +60,7 @@ class ClusterBroker:
             gone=self._gone,
             dropped=self._remove_deleted,
             is_clean=not own.lacks_records and (own.stayed_up or self.broker.flush is Flush.EVERY),
+            turns=self.broker.turns,
         )
 
     def _open_own(self, settings: Settings, disk: Disk, clock: Clock) -> Own:

@@ -235,20 +235,19 @@ class ClusterTopics(Topics):
         self._put_aside(topic, index)
         partition.open(self._open_log(topic.name, topic.id, index, topic.log_config, now))
 
-    def drop_here(self, partition: Partition) -> None:
-        """Others have it now. Its files are marked, for `remove_deleted`."""
-        topic = partition.topic
-        partition.close().abandon()
-        partition.wake()
-        self._folders.mark_deleted(topic.name, (partition.index,))
+    def dropping(self, partition: Partition) -> Steps[None]:
+        """Others have it now, or its topic was deleted. Its files are marked, for `remove_deleted`."""
+        if partition.is_open:
+            log = partition.close()
+            partition.wake()
+            yield from log.abandoning()
+        self._mark_deleted(partition.topic.name, partition.index)
 
     def forget(self, topic: Topic) -> None:
-        """It was deleted. Its files are marked, for `remove_deleted`."""
+        """It was deleted. Its partitions are still to be dropped."""
         self._withdraw(topic)
         for partition in topic.open_partitions:
-            partition.close().abandon()
             partition.wake()
-        self._folders.mark_deleted(topic.name, range(len(topic.partitions)))
 
     def remove_gone(self, gone: Container[UUID]) -> None:
         """The folders of topics that were deleted while this broker was away."""
@@ -263,7 +262,13 @@ class ClusterTopics(Topics):
         owner = self._folders.owner(topic.name, index)
         if owner is not None and owner != topic.id:
             logger.warning("%s-%d holds records of a deleted topic of that name: removed", topic.name, index)
-            self._folders.mark_deleted(topic.name, (index,))
+            self._mark_deleted(topic.name, index)
+
+    def _mark_deleted(self, name: str, index: int) -> None:
+        try:
+            self._folders.mark_deleted(name, (index,))
+        except OSError as error:  # a log that is to be opened there says whose folder it is, and takes nothing in
+            logger.error("%s-%d cannot be removed: %s", name, index, error)
 
 
 def _in_turn(brokers: Sequence[int], start: int, count: int) -> list[int]:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 from uuid import UUID
 
 from oncelog.clock import Clock
@@ -25,6 +25,7 @@ from oncelog.cluster.documents import (
     decode_topic,
     encode_topic,
 )
+from oncelog.cluster.follows import Following, Follows
 from oncelog.cluster.seen_documents import SeenDocuments
 from oncelog.cluster.tree import ABSENT, Check, Node, Outdated, Put, Remove, Tree, TreeError, Unsure
 from oncelog.cluster.tree_cluster import TreeCluster
@@ -35,6 +36,7 @@ from oncelog.security.documents import Change, Kind
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
 from oncelog.server.topic import Partition, Topic
+from oncelog.server.turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -44,14 +46,6 @@ TOPICS_AT_ONCE: Final = 50
 TRIES: Final = 50
 SUSPECTED_MS: Final = 10_000  # longer than a session lasts
 STOP_S: Final = 5.0  # for others to lead
-
-
-class Following(Protocol):
-    """Fetches from a leader what is appended there."""
-
-    def follow(self, partition: Partition) -> None: ...
-
-    def leave(self, partition: Partition) -> None: ...
 
 
 class Supervisor:
@@ -67,6 +61,7 @@ class Supervisor:
         gone: Callable[[str], None] = lambda topic: None,
         dropped: Callable[[], None] = lambda: None,
         is_clean: bool = True,
+        turns: Turns,
     ) -> None:
         """`follow` answers who fetches from that broker. `led` is called when this broker begins or ceases to lead,
         `gone` when a topic was deleted, `dropped` when others have a partition now.
@@ -77,12 +72,12 @@ class Supervisor:
         self._documents = SeenDocuments(cluster.tree, topics)
         self._settings = settings
         self._clock = clock
-        self._follow = follow
+        self._follows = Follows(follow)
         self._led = led
         self._gone, self._dropped = gone, dropped
-        self._is_clean = is_clean
+        self._is_clean, self._turns = is_clean, turns
         self._held: dict[str, Held] = {}
-        self._followed: dict[Partition, int] = {}
+        self._leaving: list[Topic] = []  # deleted; their logs are still here
         self._suspects: dict[int, tuple[int, int]] = {}  # each in which of its epochs, and until when
         self._told: set[str] = set()
         self._is_all_told = True
@@ -111,6 +106,7 @@ class Supervisor:
             self._cluster.own.note_lack()
             self._is_clean = False
         await self._read_topics()
+        await self._open_and_close()
 
     async def start(self, document: NodeDocument) -> None:
         """This broker is up."""
@@ -206,7 +202,7 @@ class Supervisor:
             self._told |= told
             self._is_all_told = self._is_all_told or is_all_told
             raise
-        self._follow_leaders()
+        self._follows.obey(self._partitions())
         self._cluster.miss_only(state.leader for held in self._held.values() for state in held.document.partitions)
         if not self._is_clean and all(each.replica is None or each.replica.is_clean for each in self._partitions()):
             self._is_clean = True
@@ -255,28 +251,19 @@ class Supervisor:
         replica = partition.replica
         if state == partition.leadership and (replica is None or replica.rules == rules):
             return
-        now = self._clock.now()
         partition.leadership = state
-        is_mine = self._cluster.node_id in state.replicas
-        if is_mine and not partition.is_open:
-            self._topics.open_here(partition, now)
-            is_clean = self._is_clean or state.epoch < 0  # nobody has led it yet
-            partition.replica = Replica(self._cluster.node_id, partition.log, rules, is_clean=is_clean)
-        elif not is_mine and partition.is_open:
-            self._lead(partition, False)
-            self._unfollow(partition)
-            self._topics.drop_here(partition)
-            self._dropped()
-        replica = partition.replica
         if replica is not None:
             replica.obey(rules)
-            before = -1 if replica.leader is None else replica.leader.state.epoch
-            replica.see(state, now.monotonic_ms)
-            after = -1 if replica.leader is None else replica.leader.state.epoch
-            if before != after:
-                self._lead(partition, False)
-                self._lead(partition, after >= 0)
-            partition.wake()
+            self._obey(partition, replica, state)
+
+    def _obey(self, partition: Partition, replica: Replica, state: Leadership) -> None:
+        before = -1 if replica.leader is None else replica.leader.state.epoch
+        replica.see(state, self._clock.now().monotonic_ms)
+        after = -1 if replica.leader is None else replica.leader.state.epoch
+        if before != after:
+            self._lead(partition, False)
+            self._lead(partition, after >= 0)
+        partition.wake()
 
     def _lead(self, partition: Partition, is_led: bool) -> None:
         if partition.leads != is_led:
@@ -285,12 +272,12 @@ class Supervisor:
             partition.wake()
 
     def _forget(self, name: str) -> None:
-        held = self._held.pop(name, None)
-        if held is not None:
+        if (held := self._held.pop(name, None)) is not None:
             for partition in held.topic.open_partitions:
                 self._lead(partition, False)
-                self._unfollow(partition)
+                self._follows.leave(partition)
             self._topics.forget(held.topic)
+            self._leaving.append(held.topic)
             self._gone(name)
 
     def _rules(self, topic: Topic) -> Rules:
@@ -302,10 +289,48 @@ class Supervisor:
             prefer_after_ms=1000 * settings.leader_imbalance_check_interval_seconds if is_rebalanced else -1,
         )
 
+    async def _open_and_close(self) -> None:
+        """In turns: others are served, and the session goes on, while many logs are opened."""
+        is_any_closed = bool(self._leaving)
+        while self._leaving:  # before another topic of that name has its folders
+            for partition in self._leaving[-1].partitions:
+                await self._close(partition)
+                await self._turns.pause()
+            self._leaving.pop()
+        for held in list(self._held.values()):
+            for partition, state in zip(held.topic.partitions, held.document.partitions, strict=False):
+                if self._is_to_be_open(state) == partition.is_open:
+                    continue
+                if not partition.is_open:
+                    self._open(partition, state)
+                else:
+                    is_any_closed = True
+                    await self._close(partition)
+                await self._turns.pause()
+        if is_any_closed:
+            self._dropped()
+
+    def _is_to_be_open(self, state: Leadership) -> bool:
+        return self._cluster.node_id in state.replicas
+
+    def _open(self, partition: Partition, state: Leadership) -> None:
+        self._topics.open_here(partition, self._clock.now())
+        me, rules = self._cluster.node_id, self._rules(partition.topic)
+        is_clean = self._is_clean or state.epoch < 0  # nobody has led it yet
+        partition.replica = Replica(me, partition.log, rules, is_clean=is_clean)
+        self._obey(partition, partition.replica, state)
+
+    async def _close(self, partition: Partition) -> None:
+        """Others have it now, or its topic was deleted."""
+        self._lead(partition, False)
+        self._follows.leave(partition)
+        await self._turns.run(self._topics.dropping(partition))
+
     # What should be said there instead
 
     async def _propose(self) -> None:
         for _ in range(TRIES):
+            await self._open_and_close()
             asking = [(held, found) for held in self._held.values() if (found := self._proposals(held))]
             if not asking:
                 return
@@ -354,23 +379,6 @@ class Supervisor:
             await self._read_topic(held.topic.name)
         else:
             self._see(held.topic.name, Node(value, held.version + 1))
-
-    # Who follows whom
-
-    def _follow_leaders(self) -> None:
-        for partition in self._partitions():
-            replica = partition.replica
-            leader = replica.state.leader if replica is not None and replica.state and replica.fetch() else -1
-            if self._followed.get(partition, -1) != leader:
-                self._unfollow(partition)
-                if leader >= 0:
-                    self._followed[partition] = leader
-                    self._follow(leader).follow(partition)
-
-    def _unfollow(self, partition: Partition) -> None:
-        leader = self._followed.pop(partition, -1)
-        if leader >= 0:
-            self._follow(leader).leave(partition)
 
     # The catalog
 

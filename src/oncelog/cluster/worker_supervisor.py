@@ -55,29 +55,13 @@ class WorkerSupervisor(Supervisor):
             self._lead(partition, is_led)
             partition.wake()
 
-    # What is to be done
+    # What is open here
 
-    async def _propose(self) -> None:
-        is_more = True
-        while is_more:
-            await super()._propose()
-            is_more = await self._open_and_close()
+    def _is_to_be_open(self, state: Leadership) -> bool:
+        return may_open(state, self._me)
 
-    async def _open_and_close(self) -> bool:
-        """Whether it did anything. One at a time: the session must go on while many logs are opened."""
-        count = 0
-        for held in list(self._held.values()):
-            for partition, state in zip(held.topic.partitions, held.document.partitions, strict=False):
-                is_mine = may_open(state, self._me)
-                if is_mine == partition.is_open:
-                    continue
-                count += 1
-                if is_mine:
-                    self._topics.open_here(partition, self._clock.now())
-                    await asyncio.sleep(0)
-                else:
-                    await self._close(partition)
-        return count > 0
+    def _open(self, partition: Partition, state: Leadership) -> None:
+        self._topics.open_here(partition, self._clock.now())
 
     async def _close(self, partition: Partition) -> None:
         """Nothing is done about its files any more when this returns."""
@@ -95,6 +79,8 @@ class WorkerSupervisor(Supervisor):
         partition.wake()
         while not self.has_let_go(log):
             await asyncio.sleep(LOOK_S)
+
+    # What should be said there instead
 
     def _proposals(self, held: Held) -> dict[int, Proposal]:
         found: dict[int, Proposal] = {}
