@@ -44,7 +44,6 @@ _stamp = struct.Struct(">qii").pack_into  # base offset, batch length, leader ep
 
 class Appender:
     def __init__(self, parts: Parts, now: Now) -> None:
-        self._replicated = parts.replicated
         self._folder = parts.folder
         self._handles = parts.handles
         self._health = parts.health
@@ -212,6 +211,7 @@ class Appender:
                 raise Damaged(f"{self._folder}: the leader's batch at offset {header.base_offset} does not fit its CRC")
             expected = header.last_offset + 1
         aborted: list[Aborted] = []
+        epochs = self._epochs.copy()
         for at, header in found:
             batch = view[at : at + header.size_bytes]
             self._epochs.follow(header.leader_epoch, header.base_offset)
@@ -219,7 +219,11 @@ class Appender:
             ended = replay_whole(self._producers, header, batch, now)
             if ended is not None:
                 aborted.append(ended)
-        self.commit()
+        try:
+            self.commit()
+        except LogStorageError:
+            self._epochs.replace(epochs)
+            raise
         if aborted:
             self._aborted.add(aborted)
         return self._extent.next_offset
@@ -323,7 +327,6 @@ class Appender:
         if not self._trouble:
             logger.error("%s: append failed, the log stays as it was: %s", self._folder, error)
         self._cut_tail(self._segments.active, size_bytes)
-        self._epochs.cut_end(next_offset if self._replicated else next_offset + 1)
         if any(read_header(batch).producer_id > 0 for batch in staged):
             self._restore_producers()
         self._trouble = True
