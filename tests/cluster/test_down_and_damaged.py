@@ -1,15 +1,19 @@
 """Brokers that are down, or have lost a part of what they had: what is made meanwhile, and who leads."""
 
+import errno
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from oncelog.log.disk import RealDisk
+from oncelog.log.disk import RealDisk, RealFile
 from oncelog.log.notes import Opened, write_opened
+from oncelog.log.room import AGAIN_MS
+from oncelog.records.header import Buffer
 from oncelog.server.errors import ErrorCode
 from oncelog.server.folders import owner_of
 from tests.cluster.brokers import Brokers
@@ -105,6 +109,32 @@ async def test_a_leader_whose_disk_fails_gives_way_to_who_has_all_of_it(cluster:
     assert before not in cluster.tree.leaderships("orders")[0].in_sync
     await cluster.kill(before)
     await cluster.start(before)
+    await cluster.settled()
+    assert cluster.next_offset(before) == 2
+
+
+async def test_a_leader_whose_disk_is_full_gives_way_and_is_in_sync_again_once_it_has_room(
+    cluster: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.create(partitions=1)
+    assert (await cluster.produce(batch([b"a"]))).error_code is ErrorCode.none
+    before = cluster.leader("orders")
+    full = [str(cluster.folder / str(before) / "orders-0")]
+    pwritev = RealFile.pwritev
+
+    def refused(self: RealFile, buffers: Sequence[Buffer], position: int) -> int:
+        if any(self.path.startswith(folder) for folder in full):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+        return pwritev(self, buffers, position)
+
+    monkeypatch.setattr(RealFile, "pwritev", refused)
+    assert (await cluster.produce(batch([b"b"]), at=before)).error_code is ErrorCode.kafka_storage_error
+    await cluster.until(lambda: cluster.leader("orders") not in (before, -1))
+    await cluster.until(lambda: cluster.known(cluster.leader("orders"), "orders").partitions[0].leads)
+    assert (await cluster.produce(batch([b"b"]))).error_code is ErrorCode.none
+    assert before not in cluster.tree.leaderships("orders")[0].in_sync
+    full.clear()
+    cluster.clock.ms += AGAIN_MS
     await cluster.settled()
     assert cluster.next_offset(before) == 2
 

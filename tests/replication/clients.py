@@ -1,9 +1,11 @@
 """Who writes to a cluster in memory, and who reads it."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import End, Staged
 from oncelog.producers import Decision
 from oncelog.producers.sequences import GENERATIONS
@@ -12,7 +14,8 @@ from tests.log.support import batch
 from tests.replication.promises import Violation, stood_in
 
 if TYPE_CHECKING:
-    from tests.replication.cluster import Broker, Cluster
+    from tests.replication.broker import Broker
+    from tests.replication.cluster import Cluster
 
 
 class Sent(NamedTuple):
@@ -114,7 +117,8 @@ class Producer:
             return
         self.epoch = broker.log.leader_epoch
         if replica.leader.has_enough and broker.log.offline is None:
-            serve(broker, attempt, sent)
+            with suppress(LogStorageError):  # its disk is full
+                serve(broker, attempt, sent)
 
     def put(self, broker: "Broker", attempt: int, sent: Sent) -> None:
         cluster, staged = self.cluster, sent.append(broker)
@@ -161,7 +165,8 @@ class Producer:
     def echo(self, sent: Sent) -> None:
         for broker in self.cluster.brokers:
             if broker.leads() and not broker.is_paused and broker.log.offline is None:
-                sent.append(broker)
+                with suppress(LogStorageError):
+                    sent.append(broker)
                 broker.settle()
 
     def wait(self, broker: "Broker", end: End, safe: Callable[[], None]) -> None:

@@ -20,8 +20,8 @@ from oncelog.replication.following import Answer, NextFetch, Records, Refusal
 from oncelog.replication.leader import Leader, Proposal
 from oncelog.replication.leadership import Leadership, needs_leader
 from oncelog.replication.replica import Fetching, Replica
-from tests.replication.chances import EAGER, LEASES, MOVING, OLD, POWER, ROUGH, USUAL, Chances
-from tests.replication.cluster import Broker
+from tests.replication.broker import Broker
+from tests.replication.chances import EAGER, FULL, LEASES, MOVING, OLD, POWER, ROUGH, USUAL, Chances
 from tests.replication.promises import Violation
 from tests.replication.tree import Tree
 
@@ -256,6 +256,17 @@ def _duplicates_at_once(before: Any) -> Any:
     return stage_replay
 
 
+def _as_if_it_had_room(_: Any) -> Any:
+    return property(lambda replica: replica.log.offline is not None)
+
+
+def _to_nobody(before: Any) -> Any:
+    def gives_way(self: Replica, state: Leadership, peers: Any, now_ms: int) -> bool:
+        return bool(before(self, state, peers, now_ms)) or (self.log.refuses and state.leader == self._me)
+
+    return gives_way
+
+
 MUTANTS: Final = (
     Mutant("watermark over the proposed set only", ((Leader, "high_watermark", _over_the_proposed_set_only),)),
     Mutant("watermark below min.insync.replicas", ((Leader, "high_watermark", _below_min_in_sync),), ROUGH),
@@ -292,5 +303,7 @@ MUTANTS: Final = (
     Mutant(
         "led on where a replica is dropped", ((leadership, "only_of", _led_on_without_an_election),), MOVING, since=580
     ),
+    Mutant("followed with a full disk", ((Replica, "_takes_nothing", _as_if_it_had_room),), FULL),
+    Mutant("gives way where nobody else is in sync", ((Replica, "_gives_way", _to_nobody),), FULL),
     Mutant("anybody elected", ((Replica, "should_lead", _anybody_elected),)),
 )

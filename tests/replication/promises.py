@@ -54,6 +54,7 @@ class Promises:
         self._owed: dict[int, int] = {}  # by epoch: how much of that its leader must have
         self._slots: dict[int, tuple[int, int]] = {}  # by pid: its generation, and the sequence that comes next
         self._granted: set[int] = set()
+        self._gave_way: set[int] = set()
 
     def granted(self, pid: int) -> None:
         if pid in self._granted:
@@ -62,6 +63,16 @@ class Promises:
 
     def elected(self, epoch: int) -> None:
         self._owed.setdefault(epoch, len(self.safe))
+
+    def happened(self) -> None:
+        """A fault, or its end: who could not lead may be able to."""
+        self._gave_way.clear()
+
+    def gives_way(self, broker: int) -> None:
+        """To another one, as its disk is full."""
+        if broker in self._gave_way:
+            raise Violation(f"broker {broker} gives way again, and nothing has happened since it did")
+        self._gave_way.add(broker)
 
     def leads(self, broker: int, log: PartitionLog) -> None:
         # It may learn late that it was elected, and another one may lead by then.

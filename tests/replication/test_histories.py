@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.depth import deeper, scaled
-from tests.replication.chances import DISKS, LEASES, MOVING, OLD, ROUGH, USUAL, Chances
+from tests.replication.chances import DISKS, FULL, LEASES, MOVING, OLD, ROUGH, USUAL, Chances
 from tests.replication.cluster import Cluster
 from tests.replication.mutants import MUTANTS, Mutant
 
@@ -44,6 +44,15 @@ def test_the_histories_hold_what_they_are_about() -> None:
         assert f"  {fault} of broker" in told
     assert told.count(" leads in epoch ") > 60
     assert "last=((" in told
+
+
+def test_brokers_with_full_disks_give_way_in_the_histories() -> None:
+    told = ""
+    for seed in range(10):
+        cluster = Cluster(seed, FULL)
+        cluster.run()
+        told += "\n".join(cluster.told)
+    assert told.count(" gives way") > 5
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)

@@ -329,7 +329,7 @@ class Appender:
         self._cut_tail(self._segments.active, size_bytes)
         if any(read_header(batch).producer_id > 0 for batch in staged):
             self._restore_producers()
-        self._trouble = True
+        self._trouble = self._health.refuses = True
         raise LogStorageError(f"{self._folder}: {error}") from error
 
     def _cut_tail(self, active: Segment, size_bytes: int) -> None:
@@ -375,7 +375,7 @@ class Appender:
         return True
 
     def _well_again(self) -> None:
-        self._trouble = False
+        self._trouble = self._health.refuses = False
         self._stored_producers.end_moved()
         logger.warning("%s: appends work again", self._folder)
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from oncelog.clock import Now
 from oncelog.log.disk import Disk, File
 from oncelog.log.errors import NO_DESCRIPTORS
+from oncelog.log.room import Room
 
 READ_ONLY_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM)
 MAX_FILES = 512
@@ -46,6 +47,7 @@ class Handles:
     def __init__(self, disk: Disk, limit: int = MAX_FILES, pace: Pace | None = None) -> None:
         self.disk = disk
         self.pace = pace  # none: as often as they are full
+        self.room = Room(disk)
         self._limit = limit
         self._files: dict[str, File] = {}
         self._pages: dict[str, Page] = {}

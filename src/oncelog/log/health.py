@@ -16,6 +16,7 @@ class Health:
         self.readable = True
         self.closed = False
         self.damage: list[str] = []  # places of which readers are told that they are not what was written
+        self.refuses = False  # the disk, when it was last asked to take something in
 
     def go_offline(self, reason: str, *, readable: bool = True) -> None:
         """Nothing is appended any more until the log is opened anew. Said once."""

@@ -207,6 +207,14 @@ class PartitionLog:
         return self._health.offline
 
     @property
+    def refuses(self) -> bool:
+        return self._health.refuses
+
+    def try_disk(self, now_ms: int) -> None:
+        """It may take in again what it refused."""
+        self._health.refuses = not self._parts.handles.room.is_there(self.folder, now_ms)
+
+    @property
     def readable(self) -> bool:
         return self._health.readable
 

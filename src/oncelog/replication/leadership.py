@@ -174,6 +174,13 @@ def withdrawn(state: Leadership, me: int, extent: Extent) -> Leadership:
     return told(rest, me, extent)._replace(leader=leader)
 
 
+def left(state: Leadership, me: int, min_in_sync: int) -> Leadership:
+    """What a broker proposes whose disk takes nothing in for now, while others are in sync. It lacks nothing: it is
+    waited for no more, and in sync again once it has what they have taken in."""
+    leader = NOBODY if state.leader == me else state.leader
+    return shrunk(state, (me,), min_in_sync)._replace(leader=leader)
+
+
 def told(state: Leadership, me: int, extent: Extent) -> Leadership:
     """How much of it this broker has."""
     last = dict(state.last) | {me: extent}

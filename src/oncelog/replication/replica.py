@@ -15,8 +15,10 @@ from oncelog.replication.leader import Leader, Proposal, Rules
 from oncelog.replication.leadership import (
     NOBODY,
     Leadership,
+    Peer,
     Peers,
     elected,
+    left,
     needs_leader,
     successor,
     told,
@@ -25,6 +27,7 @@ from oncelog.replication.leadership import (
 from oncelog.replication.ports import Log
 
 NEVER_MS = sys.maxsize
+GONE = Peer(-1, is_live=False)
 
 
 class Fetching(NamedTuple):
@@ -92,6 +95,8 @@ class Replica:
     def change(self, peers: Peers, now_ms: int) -> Proposal | None:
         """What the tree should say of it instead, if it is for this broker to say."""
         state = self.state
+        if self.log.refuses:
+            self.log.try_disk(now_ms)
         if state is None or self._me not in peers or self._me not in state.replicas:
             return None
         if self._change is None:
@@ -111,7 +116,7 @@ class Replica:
             else:
                 self.is_clean = True  # nobody counts on it
         elif self._gives_way(state, peers, now_ms):
-            changed = withdrawn(state, me, self._extent())
+            changed = self._without_me(state)
         elif state.is_lost and last:
             if last.get(me) != self._extent():
                 changed = told(state, me, self._extent())
@@ -122,10 +127,20 @@ class Replica:
         return None if changed is None else Proposal(changed, ((me, peers[me].epoch),))
 
     def _gives_way(self, state: Leadership, peers: Peers, now_ms: int) -> bool:
-        """Another broker has all of it, and this log takes nothing in any more."""
-        others = (*state.in_sync, *state.eligible)
-        can_go_on = any(broker != self._me and broker in peers and peers[broker].is_live for broker in others)
-        return self.log.offline is not None and can_go_on and self.should_lead(state, peers, now_ms)
+        """This log takes nothing in, and another broker can go on: one that has all of it, and, as long as the disk may
+        take something in again, one that is in sync and stays."""
+        if self.log.offline is not None:
+            others = {each for each in (*state.in_sync, *state.eligible) if peers.get(each, GONE).is_live}
+        elif self.log.refuses:
+            others = {each for each in state.in_sync if peers.get(each, GONE)[1:] == (True, False)}
+        else:
+            return False
+        return bool(others - {self._me}) and self.should_lead(state, peers, now_ms)
+
+    def _without_me(self, state: Leadership) -> Leadership:
+        if self.log.offline is not None:
+            return withdrawn(state, self._me, self._extent())
+        return left(state, self._me, self.rules.min_in_sync)
 
     def should_lead(self, state: Leadership, peers: Peers, now_ms: int) -> bool:
         """A leader that started anew has no epoch of its own yet, so it is elected again. The preferred
@@ -158,6 +173,10 @@ class Replica:
             self.log.advance_high_watermark(self.leader.high_watermark(self.log.safe_offset))
 
     @property
+    def _takes_nothing(self) -> bool:
+        return self.log.offline is not None or self.log.refuses
+
+    @property
     def lags(self) -> dict[int, int]:
         """How many records each follower lacks, as far as its leader knows."""
         return {} if self.leader is None else self.leader.lags(self.log.next_offset)
@@ -165,7 +184,7 @@ class Replica:
     def fetch(self) -> NextFetch | None:
         """What to ask the leader for; None where nobody else leads, or nothing can be taken in."""
         state = self.state
-        if state is None or state.leader in (NOBODY, self._me) or not self.is_clean or self.log.offline is not None:
+        if state is None or state.leader in (NOBODY, self._me) or not self.is_clean or self._takes_nothing:
             return None
         return following.ask(self.log)
 
