@@ -2,12 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import pytest_asyncio
-from kazoo.client import KazooClient, TransactionRequest
+from kazoo.client import KazooClient, KazooState, TransactionRequest
 
 from oncelog.clock import BoottimeClock
 from oncelog.cluster.tree import ABSENT, Node, Put, PutEphemeral, Unsure
@@ -114,3 +115,44 @@ async def test_a_session_goes_on_when_the_server_was_killed_and_what_was_asked_i
     assert not lost.is_set()
     await one.close()
     await other.close()
+
+
+class SlowToStop:
+    """A client that loses its session before it has one, and stops when it is let go."""
+
+    made: ClassVar[list["SlowToStop"]] = []
+    let_go = threading.Event()
+
+    def __init__(self, **options: object) -> None:
+        self.client_id = None
+        self.is_stopping = self._is_stopped = False
+        self.made.append(self)
+
+    def add_listener(self, told: Callable[[str], None]) -> None:
+        self._told = told
+
+    def start_async(self) -> None:
+        self._told(KazooState.LOST)
+
+    def stop(self) -> None:
+        if not self.is_stopping:
+            self.is_stopping = True
+            self.let_go.wait(30)
+            self._is_stopped = True
+
+    def close(self) -> None:
+        if not self._is_stopped:
+            raise Exception("Cannot close connection until it is stopped")
+
+
+async def test_a_session_that_is_lost_and_given_up_is_ended_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.cluster.tree_zookeeper.KazooClient", SlowToStop)
+    monkeypatch.setattr("oncelog.cluster.tree_zookeeper.BEGIN_S", 0.01)
+    beginning = asyncio.create_task(tree_of(running_zookeeper(), "ended-once").begin_session())
+    await turns_until(lambda: any(each.is_stopping for each in SlowToStop.made))
+    await asyncio.wait([beginning], timeout=0.3)
+    SlowToStop.let_go.set()
+    await turns_until(lambda: len(SlowToStop.made) > 1 or beginning.done())
+    assert not beginning.done(), beginning.exception()
+    beginning.cancel()
+    await asyncio.wait([beginning])

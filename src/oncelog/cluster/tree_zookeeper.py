@@ -180,6 +180,7 @@ class _Session:
         self._ended = threading.Event()
         self._seen: set[str] = set()  # paths that have a watch, of nodes that are there or were
         self._heart: asyncio.Task[None] | None = None
+        self._stopped: asyncio.Future[None] | None = None
         self._sent_ms = self._clock.now().monotonic_ms
         self._is_lost = False
         self.is_connected = False
@@ -206,7 +207,9 @@ class _Session:
         self.is_connected, self.sure_until_ms = False, 0
         if self._heart is not None:
             self._heart.cancel()
-        await self._loop.run_in_executor(None, self._stop)
+        if self._stopped is None:  # kazoo cannot be stopped twice at a time
+            self._stopped = self._loop.run_in_executor(None, self._stop)
+        await asyncio.shield(self._stopped)
 
     def _stop(self) -> None:
         self._ended.set()
