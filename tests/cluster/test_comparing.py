@@ -44,10 +44,12 @@ def test_what_one_of_them_does_not_know_to_be_safe_is_not_compared(tmp_path: Pat
     assert damage(tmp_path) == {}
 
 
-def test_the_command_compares_the_brokers_of_a_whole_cluster(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_tree", [True, False], ids=["own tree", "ZooKeeper"])
+def test_the_command_compares_the_brokers_of_a_whole_cluster(tmp_path: Path, has_tree: bool) -> None:
     fill(tmp_path, 1, [b"a"], safe=1)
     fill(tmp_path, 2, [b"x"], safe=1)
-    (tmp_path / "tree").mkdir()
+    if has_tree:
+        (tmp_path / "tree").mkdir()
     result = CliRunner().invoke(main, ["check", "--data", str(tmp_path)])
     assert result.exit_code == 1
     assert "brokers 1 and 2 have other records from offset 0 on" in result.output

@@ -39,10 +39,10 @@ def command(data: Path, quiet: bool, cut: str | None) -> None:
 
     Exit codes: 0 everything is whole, 1 something is damaged, 2 nothing could be checked.
     """
-    from oncelog.cluster.file import TREE_FOLDER, UnfitFolder, refuse_unused
+    from oncelog.cluster.file import UnfitFolder, refuse_unused
     from oncelog.cluster.folder_checking import check_folder
     from oncelog.cluster.folder_lock import FolderInUse, no_server_in
-    from oncelog.cluster.replica_comparing import check_cluster
+    from oncelog.cluster.replica_comparing import check_cluster, holds_brokers
     from oncelog.log.disk import RealDisk
 
     damaged = places = size_bytes = records = 0
@@ -51,7 +51,8 @@ def command(data: Path, quiet: bool, cut: str | None) -> None:
             if cut is not None:
                 _cut(data, cut)
                 return
-            disk, is_cluster = RealDisk(), (data / TREE_FOLDER).is_dir()
+            disk = RealDisk()
+            is_cluster = holds_brokers(disk, str(data))
             if not is_cluster:
                 refuse_unused(disk, str(data))
             check = check_cluster if is_cluster else check_folder

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from crc32c import crc32c
 
-from oncelog.cluster.file import META_FILE
+from oncelog.cluster.file import META_FILE, TREE_FOLDER
 from oncelog.cluster.folder_checking import check_folder
 from oncelog.log.disk import Disk
 from oncelog.log.names import CLEANER_FILE, SNAPSHOT, offsets_of
@@ -31,6 +31,13 @@ class _Copy:
 
     def take(self, header: BatchHeader, batch: bytes) -> None:
         self.batches[header.base_offset] = header.last_offset + 1, header.record_count, crc32c(batch)
+
+
+def holds_brokers(disk: Disk, folder: str) -> bool:
+    """Whether it is what `oncelog cluster start` was given. The tree is not in it where brokers agree in ZooKeeper."""
+    names = disk.listdir(folder)
+    are_there = any(disk.exists(f"{folder}/{name}/{META_FILE}") for name in names if name.isdigit())
+    return TREE_FOLDER in names or (META_FILE not in names and are_there)
 
 
 def check_cluster(disk: Disk, folder: str) -> Iterator[Checked]:
