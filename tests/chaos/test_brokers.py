@@ -29,6 +29,18 @@ def test_whatever_happens_to_brokers_each_message_stands_there_once_and_everywhe
     assert found.happened[0].gap_s
 
 
+@pytest.mark.thorough
+def test_a_producer_that_is_killed_goes_on_from_what_it_saved_while_leaders_are_killed(tmp_path: Path) -> None:
+    """The brokers that it goes on at know of it by what they have copied."""
+    targets = frozenset({Target.LEADER, Target.PRODUCER})
+    options = Options(messages=10_000, rate=1_000, every=1_500, partitions=2, brokers=3, targets=targets)
+    found = run(options, tmp_path)
+    assert found.verdict is Verdict.EXACT, lines(found)
+    assert found.result.all.received == 10_000
+    assert found.replicas == Replicas(10_000, ())
+    assert {each.target for each in found.happened} == targets
+
+
 def test_brokers_that_differ_are_not_exact() -> None:
     found = outcome_of(replicas=Replicas(900, ("chaos-0 of brokers 1, 2: other records from offset 900 on",)))
     assert found.verdict is Verdict.NOT_EXACT
