@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from kazoo.client import KazooClient, KazooState, TransactionRequest
 from kazoo.exceptions import (
@@ -60,8 +60,12 @@ from oncelog.cluster.tree import (
 from oncelog.cluster.zookeeper_security import OPEN, ZooKeeperSecurity
 
 logger = logging.getLogger(__name__)
+kazoo_logger = logging.getLogger(f"{__name__}.kazoo")
 
+MOST_SAID = 50
 AGAIN_S = 0.1  # after a connection that could not be made
+# kazoo varies each pause by chance and the next one from there: in the long run they would come to nothing.
+RETRY: Final[dict[str, Any]] = {"max_tries": -1, "delay": AGAIN_S, "backoff": 1, "max_jitter": 0.0}
 BEGIN_S = 20.0  # then it is tried with another client
 GREETING_S = 2.0  # then another server is asked
 CONNECT = struct.Struct(">iqiqi16s?")  # what the protocol of ZooKeeper begins with
@@ -70,6 +74,25 @@ CLOSE = struct.pack(">iii", 8, 1, -11)
 
 _LOST = "the connection was lost before the answer came"
 _NONE = "there is no connection to the tree; nothing was sent"
+
+
+class SaidOnce(logging.Filter):
+    """What kazoo says of each try to connect, ten times a second, is said once, until there is a connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if "established" in text or len(self._said) == MOST_SAID:
+            self._said.clear()
+        is_new = text not in self._said
+        self._said.add(text)
+        return is_new
+
+
+kazoo_logger.addFilter(SaidOnce())
 
 
 class ZooKeeperTree:
@@ -188,7 +211,8 @@ class _Session:
         self._client = KazooClient(
             hosts=tree.hosts,
             timeout=timeout_ms / 1000,
-            connection_retry={"max_tries": -1, "delay": AGAIN_S, "backoff": 1, "interrupt": self._ended.is_set},
+            connection_retry=RETRY | {"interrupt": self._ended.is_set},
+            logger=kazoo_logger,
             **tree.security.options(),
         )
         self._client.add_listener(self._on_state)
@@ -215,7 +239,7 @@ class _Session:
         self._ended.set()
         with suppress(KazooException, OSError, AttributeError):  # AttributeError: where it never had a connection
             self._client.stop()
-        with suppress(KazooException, OSError):
+        with suppress(Exception):  # kazoo raises one of no other kind where its thread still waits for a server
             self._client.close()
 
     # Its life
