@@ -55,7 +55,7 @@ def decide(
 
 
 def is_one_ahead(register: SinkRegister, query: str, batch: int) -> bool:
-    """Of what this query's own transactions have written, as far as that shows."""
+    """Whether the batch is one ahead of what this query's own transactions have written, as far as that shows."""
     owner, due = register.owner, register.next_batch
     return owner is not None and owner.in_transactions and owner.query == query and due is not None and batch == due + 1
 
@@ -199,12 +199,19 @@ def ended_by_others(sink: str, batch: int, timeout_ms: int) -> str:
 
 
 def other_count(sink: str, batch: int, now: int, before: int | None) -> str:
-    """Of a transaction that was committed and is run again, which need not yield what it did before."""
+    """The refusal of a transaction that was committed and is run again, which need not yield what it did before."""
     return (
         f"batch {batch} of sink {sink!r} was committed with {before} rows, and yields {now} now, none of which is "
         "written. A query whose batches do not repeat may do that. But if an older copy of the checkpoint was put "
         "back, Spark has planned the batch anew, and what came since is lost: bring it in by a new query that begins "
         "behind the rows that were written"
+    )
+
+
+def state_lost(sink: str, batch: int) -> str:
+    return (
+        f"the state of sink {sink!r} was lost while batch {batch} was written: the topic {topic_of(sink)} is gone, or "
+        "has nothing. Bring it back as it was, or begin with a new checkpoint, `sink.name` and output topic"
     )
 
 
@@ -219,7 +226,7 @@ def topic_gone(options: SinkOptions, sink: str, batch: int, what: str) -> str:
 
 
 def topic_changed(sink: str, batch: int, what: str) -> str:
-    """Of a transaction, which nobody commits then."""
+    """The refusal of a transaction, which nobody commits then."""
     return (
         f"batch {batch} of sink {sink!r}: {what}. None of its rows is shown; the next attempt writes all of them to "
         "the topic that there is then"

@@ -16,7 +16,16 @@ from oncelog.spark.options import SinkOptions
 from oncelog.spark.retention import soon_gone
 from oncelog.spark.sink import milestones
 from oncelog.spark.sink.claiming import announce
-from oncelog.spark.sink.deciding import Doing, check_claimed, check_same, check_topic, decide, other_lanes, topic_gone
+from oncelog.spark.sink.deciding import (
+    Doing,
+    check_claimed,
+    check_same,
+    check_topic,
+    decide,
+    other_lanes,
+    state_lost,
+    topic_gone,
+)
 from oncelog.spark.sink.destination import Destination
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import STATE, LaneMessage, SinkState
@@ -59,7 +68,7 @@ def commit_batch(
 
 
 def warn_of_old(connected: Cluster, lanes: Sequence[LaneMessage]) -> None:
-    """Once for each topic and process: nothing is wrong with the batch, but with what becomes of it."""
+    """Warn once for each topic and process: nothing is wrong with the batch, but with what becomes of it."""
     oldest_ms: dict[str, int] = {}
     for lane in lanes:
         for topic, each_ms in lane.oldest_ms.items():
@@ -81,7 +90,10 @@ def checked_messages(messages: Sequence[LaneMessage | None], batch: int) -> list
         raise SinkRefused(f"batch {batch} has lanes {numbers}: one for each task is expected, from 0 on")
     whose = {(message.sink, message.query, message.batch) for message in lanes}
     if whose != {(lanes[0].sink, lanes[0].query, batch)}:
-        raise SinkRefused(f"the tasks of batch {batch} wrote as {sorted(whose)}")
+        raise SinkRefused(
+            f"the tasks of batch {batch} wrote for different sinks, queries or batches: {sorted(whose)}. The batch is "
+            "not committed; running the query again writes what is missing of it"
+        )
     return lanes
 
 
@@ -100,7 +112,7 @@ class _Committing:
         sink, batch = self._sink, self._batch
         doing = decide(self._register, sink, query, batch, options.first_batch)
         if doing is Doing.BEGIN:
-            raise SinkRefused(f"the state of sink {sink!r} was lost while batch {batch} was written")
+            raise SinkRefused(state_lost(sink, batch))
         if doing is Doing.VERIFY:
             assert self._register.state is not None
             check_same(self._register.state, self._lanes)

@@ -11,7 +11,7 @@ from oncelog.client.door import TransactionName
 from oncelog.clock import wall_s
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.sink import milestones
-from oncelog.spark.sink.deciding import Doing, decide, ended_by_others, other_count
+from oncelog.spark.sink.deciding import Doing, decide, ended_by_others, other_count, state_lost
 from oncelog.spark.sink.driver import checked_messages, warn_of_old
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.lane import STATE, LaneMessage, SinkState, encode, key_of, topic_of
@@ -53,7 +53,7 @@ def _commit(options: SinkOptions, connected: Cluster, lanes: Sequence[LaneMessag
     register = read_on(connected, sink, batch=batch, back=1, to_end=True) or SinkRegister()
     doing = decide(register, sink, lanes[0].query, batch, options.first_batch, in_transactions=True)
     if doing is Doing.BEGIN or register.owner is None:
-        raise SinkRefused(f"the state of sink {sink!r} was lost while batch {batch} was written")
+        raise SinkRefused(state_lost(sink, batch))
     rows = sum(lane.rows for lane in lanes)
     if doing is Doing.VERIFY:
         saved = None if register.state is None else register.state.rows
