@@ -27,7 +27,6 @@ from oncelog.spark.sink.driver import commit_batch
 from oncelog.spark.sink.lane import LaneTask
 from oncelog.spark.sink.lane_writer import write_lane
 from oncelog.spark.sink.transactional_driver import commit_transaction
-from oncelog.spark.sink.transactional_lane import TransactionalLane
 from tests.lives.stored import Numbers, numbers
 from tests.peers.committed import all_committed
 from tests.peers.server_process import ServerProcess
@@ -78,8 +77,7 @@ class Work:
 
     def __call__(self) -> Any:
         place = LaneTask(f"query-of-{self.topic}", self.batch, self.lane, self.attempt)
-        kind = TransactionalLane if self.kind == TRANSACTIONAL else None
-        return write_lane(sink_options(self.options), place, self._pieces(), kind)
+        return write_lane(sink_options(self.options), place, self._pieces())
 
     def _pieces(self) -> Iterator[Any]:
         random = Random(self.seed)

@@ -9,7 +9,6 @@ import pytest
 from oncelog.spark.sink.errors import MayPass, SinkRefused
 from oncelog.spark.sink.lane import LaneMessage, LaneTask
 from oncelog.spark.sink.lane_writer import LaneWriter
-from oncelog.spark.sink.transactional_lane import TransactionalLane
 from tests.lives.stored import end_offsets
 from tests.peers.server_process import ServerProcess
 from tests.spark.sink.support import Sink, cut, grow_topic, make_topic, numbers, stored, values, values_of
@@ -105,9 +104,9 @@ def test_of_attempts_that_live_at_once_one_shows_in_64_partitions(server: Server
     sink, grown = TransactionalSink(server, topic), PARTITIONS + 6
     sink.write(0, rows_of(0, 0))
     one, two, last = (cut(rows_of(1, lane), 300) for lane in range(3))
-    with TransactionalLane(sink.options, LaneTask(sink.query, 1, 0)) as first:
+    with LaneWriter(sink.options, LaneTask(sink.query, 1, 0)) as first:
         first.write(one[0])
-        with TransactionalLane(sink.options, LaneTask(sink.query, 1, 0, 1)) as second:
+        with LaneWriter(sink.options, LaneTask(sink.query, 1, 0, 1)) as second:
             second.write(two[0])
             with pytest.raises(MayPass, match=r"batch 1 of .* was ended by others"):
                 end_of(first, one[1:])

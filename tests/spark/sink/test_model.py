@@ -54,7 +54,7 @@ class Driver:
             if spark.believes_tasks and (batch, lane) in spark.recorded:
                 return spark.recorded[batch, lane]
             place = LaneTask("query", batch, lane)
-            with spark.writes(spark.options, place, spark.cluster(spark.world, kept)) as writing:
+            with LaneWriter(spark.options, place, spark.cluster(spark.world, kept)) as writing:
                 for each in self.input(rows, ends_early):
                     writing.write(each)
                 message = spark.recorded[batch, lane] = writing.finish()
@@ -75,7 +75,6 @@ def _is_decided(attempts: list[Actor]) -> bool:
 
 class Spark:
     believes_tasks = False
-    writes: type[LaneWriter] = LaneWriter
     commits = staticmethod(commit_batch)
     cluster: Callable[..., MemoryCluster] = MemoryCluster
     world_of: Callable[[Random], World] = World

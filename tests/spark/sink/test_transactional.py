@@ -1,23 +1,21 @@
 """`transactional.batches` on both servers, driven as Spark drives it and by Spark."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from oncelog.spark.options import BadOption, sink_options
 from oncelog.spark.sealed.sealing import sealed
-from oncelog.spark.sink import lane_writer, transactional_lane, warm_worker
+from oncelog.spark.sink import due_batch, transactional_lane, warm_worker
 from oncelog.spark.sink.errors import MayPass, SinkRefused
 from oncelog.spark.sink.lane import LaneMessage, LaneTask, topic_of
-from oncelog.spark.sink.lane_writer import write_lane
+from oncelog.spark.sink.lane_writer import LaneWriter
 from oncelog.spark.sink.option_checking import lane_properties
 from oncelog.spark.sink.sink_register import SinkRegister
 from oncelog.spark.sink.transactional_driver import abort_transaction, commit_transaction
-from oncelog.spark.sink.transactional_lane import TransactionalLane
 from oncelog.spark.sink.warm_worker import Cluster, cluster
 from tests.lives.stored import end_offsets
 from tests.peers.committed import all_committed
@@ -35,9 +33,6 @@ class TransactionalSink(Sink):
         given = {"transactional_batches": "true", "kafka_transaction_timeout_ms": "600000", **options}
         super().__init__(server, topic, **given)
         self.topic, self.servers = topic, server.bootstrap_servers
-
-    def lane(self, batch: int, lane: int, batches: Iterable[pa.RecordBatch], attempt: int = 0) -> LaneMessage:
-        return write_lane(self.options, LaneTask(self.query, batch, lane, attempt), batches, TransactionalLane)
 
     def begin(self, batch: int, rows: Rows, lane: int = 0) -> LaneMessage:
         """A task, up to its end."""
@@ -107,7 +102,7 @@ def test_what_was_committed_may_show_later_than_the_next_batch_begins(
         return begin(self, transactional_id, timeout_ms)
 
     monkeypatch.setattr(Cluster, "begin", beginning)
-    for room in (lane_writer, transactional_lane):
+    for room in (due_batch, transactional_lane):
         monkeypatch.setattr(room, "read_on", late)
     message = sink.begin(2, numbers(20, 30))
     assert len(begun) == 1
@@ -129,7 +124,7 @@ def test_who_is_refused_ends_nobodys_transaction(sink: TransactionalSink, server
 
 @both
 def test_who_was_fenced_neither_writes_nor_commits(sink: TransactionalSink) -> None:
-    with TransactionalLane(sink.options, LaneTask(sink.query, 0, 0)) as former:
+    with LaneWriter(sink.options, LaneTask(sink.query, 0, 0)) as former:
         (first, *rest) = cut(numbers(0, 300), 100)
         former.write(first)
         late = sink.begin(0, numbers(300, 600))
@@ -188,7 +183,7 @@ def test_a_topic_that_is_made_again_in_the_middle_of_a_batch_shows_no_part_of_it
     """Nothing is compared with what stood there, so the next attempt writes the batch to the topic that there is."""
     sink.write(0, numbers(0, 10))
     stood = sum(end_offsets(sink.servers, topic))
-    with TransactionalLane(sink.options, LaneTask(sink.query, 1, 0)) as lane:
+    with LaneWriter(sink.options, LaneTask(sink.query, 1, 0)) as lane:
         first, *rest = cut(numbers(10, 3000), 1000)
         lane.write(first)
         until(lambda: sum(end_offsets(sink.servers, topic)) > stood, "rows of the batch")

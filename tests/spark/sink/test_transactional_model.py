@@ -14,7 +14,6 @@ from oncelog.spark.options import sink_options
 from oncelog.spark.sink.deciding import Doing
 from oncelog.spark.sink.errors import SinkRefused
 from oncelog.spark.sink.transactional_driver import commit_transaction
-from oncelog.spark.sink.transactional_lane import TransactionalLane
 from tests.spark.sink.test_model import OPTIONS, Driver, Rows, Spark
 from tests.spark.sink.transactional_twin import TransactionalCluster, TransactionalWorld
 
@@ -22,7 +21,6 @@ BATCHES = 4
 
 
 class TransactionalSpark(Spark):
-    writes = TransactionalLane
     commits = staticmethod(commit_transaction)
     cluster = TransactionalCluster
     world_of = TransactionalWorld

@@ -38,12 +38,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         keep_imports()  # Spark asks for a writer once a batch, in a worker that does nothing else
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
-        from oncelog.spark.sink.lane_writer import LaneWriter, write_lane
-        from oncelog.spark.sink.transactional_lane import TransactionalLane
+        from oncelog.spark.sink.lane_writer import write_lane
 
-        kind = TransactionalLane if self._options.transactional_batches else LaneWriter
         try:
-            return attempt(lambda: write_lane(self._options, place_of_task(), iterator, kind), iterator)
+            return attempt(lambda: write_lane(self._options, place_of_task(), iterator), iterator)
         finally:
             keep_imports()
 
