@@ -47,6 +47,11 @@ class TransactionalSink(Sink):
     def seen(self, partitions: int = PARTITIONS) -> list[bytes]:
         return sorted(each.value() or b"" for each in all_committed(self.servers, self.topic, partitions))
 
+    def shows(self, *rows: Rows, partitions: int = PARTITIONS) -> None:
+        """All of these, in the end: a commit is answered before each partition has its marker."""
+        wanted = values_of(*rows)
+        until(lambda: self.seen(partitions) == wanted, f"{len(wanted)} rows of {self.topic}")
+
 
 @pytest.fixture
 def sink(server: ServerProcess, topic: str) -> TransactionalSink:
@@ -60,22 +65,22 @@ def test_a_batch_is_seen_when_it_is_committed_and_not_before(sink: Transactional
     message = sink.begin(0, first)
     assert sink.seen() == []
     sink.commit(0, [message])
-    assert sink.seen() == values_of(first)
+    sink.shows(first)
     sink.write(1, second)
     sink.write(2, [])
     sink.write(3, numbers(1500, 1501))
-    assert sink.seen() == values_of(numbers(0, 1501))
+    sink.shows(numbers(0, 1501))
 
 
 @both
 def test_what_a_run_left_half_written_is_gone_and_the_next_may_yield_other_rows(sink: TransactionalSink) -> None:
     sink.begin(0, numbers(0, 300))
     sink.write(0, numbers(500, 700))
-    assert sink.seen() == values_of(numbers(500, 700))
+    sink.shows(numbers(500, 700))
     sink.write(0, numbers(900, 950))  # run again, because Spark does not know
-    assert sink.seen() == values_of(numbers(500, 700))
+    sink.shows(numbers(500, 700))
     sink.write(1, numbers(0, 10))
-    assert sink.seen() == values_of(numbers(500, 700), numbers(0, 10))
+    sink.shows(numbers(500, 700), numbers(0, 10))
 
 
 def test_what_was_committed_may_show_later_than_the_next_batch_begins(
@@ -107,7 +112,7 @@ def test_what_was_committed_may_show_later_than_the_next_batch_begins(
     message = sink.begin(2, numbers(20, 30))
     assert len(begun) == 1
     sink.commit(2, [message])
-    assert sink.seen() == values_of(numbers(0, 30))
+    sink.shows(numbers(0, 30))
 
 
 def test_who_is_refused_ends_nobodys_transaction(sink: TransactionalSink, server: ServerProcess, topic: str) -> None:
@@ -119,7 +124,7 @@ def test_who_is_refused_ends_nobodys_transaction(sink: TransactionalSink, server
         other.begin(1, numbers(0, 5))
     abort_transaction(other.options, [None])
     sink.commit(1, [message])
-    assert sink.seen() == values_of(numbers(0, 20))
+    sink.shows(numbers(0, 20))
 
 
 @both
@@ -136,7 +141,7 @@ def test_who_was_fenced_neither_writes_nor_commits(sink: TransactionalSink) -> N
     with pytest.raises(SinkRefused, match="ended by others"):
         sink.commit(0, [late])
     sink.commit(0, [message])
-    assert sink.seen() == values_of(numbers(600, 900))
+    sink.shows(numbers(600, 900))
 
 
 def test_a_batch_that_takes_longer_than_its_time_is_aborted_and_told(server: ServerProcess, topic: str) -> None:
@@ -155,7 +160,7 @@ def test_an_aborted_batch_keeps_no_reader_waiting(sink: TransactionalSink) -> No
     with pytest.raises(SinkRefused, match="ended by others"):
         sink.commit(0, [message])
     sink.write(0, numbers(0, 50))
-    assert sink.seen() == values_of(numbers(0, 50))
+    sink.shows(numbers(0, 50))
 
 
 def test_rows_of_a_second_task_are_refused(sink: TransactionalSink) -> None:
@@ -163,7 +168,7 @@ def test_rows_of_a_second_task_are_refused(sink: TransactionalSink) -> None:
     with pytest.raises(SinkRefused, match=r"repartition\(1\)"):
         sink.begin(0, numbers(0, 10), lane=1)
     sink.commit(0, [sink.begin(0, numbers(0, 10)), idle])
-    assert sink.seen() == values_of(numbers(0, 10))
+    sink.shows(numbers(0, 10))
 
 
 def test_a_sink_stays_of_its_kind(sink: TransactionalSink, server: ServerProcess, topic: str) -> None:
@@ -196,7 +201,7 @@ def test_a_topic_that_is_made_again_in_the_middle_of_a_batch_shows_no_part_of_it
             lane.finish()
     assert sink.seen() == []
     sink.write(1, numbers(10, 3000))
-    assert sink.seen() == values_of(numbers(10, 3000))
+    sink.shows(numbers(10, 3000))
 
 
 def test_a_state_topic_that_was_removed_is_told_before_a_row_is_shown(
@@ -208,7 +213,7 @@ def test_a_state_topic_that_was_removed_is_told_before_a_row_is_shown(
     impatient = TransactionalSink(server, topic, kafka_delivery_timeout_ms="4000")
     with pytest.raises(SinkRefused, match=rf"the sink's state is lost \(the topic {name} was deleted"):
         impatient.write(1, numbers(10, 20))
-    assert sink.seen() == values_of(numbers(0, 10))
+    sink.shows(numbers(0, 10))
 
 
 def test_only_a_stream_of_the_direct_sink_takes_it(tmp_path: Path) -> None:
