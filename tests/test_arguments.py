@@ -1,19 +1,24 @@
 """What no public door can take is refused there, in one sentence that says what to give."""
 
+import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from oncelog import Server
+from oncelog.arguments import as_number, as_whole
 from oncelog.client import (
     AdminClient,
     AsyncConsumer,
     AsyncProducer,
     Consumer,
+    NewPartitions,
     NewTopic,
     Producer,
     SavedProducer,
@@ -21,6 +26,7 @@ from oncelog.client import (
 )
 from oncelog.cluster.parent import Parent
 from oncelog.cluster.workers import Workers
+from oncelog.embedded import open_service
 from oncelog.flow import Dead, Flow, Topic, json_of, raw, text
 from oncelog.flow.simulation.engine import Stopped
 from oncelog.server.settings_reading import read_settings
@@ -68,6 +74,75 @@ def test_a_server_is_not_begun(which: str) -> None:
     with pytest.raises((TypeError, ValueError)) as refused:
         Server(**given)
     assert str(refused.value) == words
+
+
+@pytest.mark.parametrize("given", ["data", 3])
+def test_a_server_takes_its_arguments_by_their_names(given: Any) -> None:
+    words = 'oncelog.Server: give each argument by its name, such as data_dir="data", brokers=3 or num_partitions=3'
+    with pytest.raises(TypeError, match=f"^{re.escape(words)}$"):
+        Server(given)
+
+
+# Numbers of numpy's
+
+TRUTHS: list[Any] = [True, np.True_]
+
+
+@pytest.mark.parametrize("given", [3, np.int8(3), np.int64(3), np.uint16(3), np.array(3)])
+def test_whole_numbers_of_numpy_are_whole_numbers(given: Any) -> None:
+    assert (as_whole(given), type(as_whole(given))) == (3, int)
+    assert as_number(given) == 3
+
+
+@pytest.mark.parametrize("given", [0.5, np.float32(0.5), np.float64(0.5), Fraction(1, 2)])
+def test_fractions_of_numpy_are_numbers(given: Any) -> None:
+    assert as_number(given) == 0.5
+    assert as_whole(given) is None
+
+
+@pytest.mark.parametrize("given", [*TRUTHS, "3", None, b"3", [3], np.array([3, 4]), np.array("3"), 3j])
+def test_what_is_no_number_is_none(given: Any) -> None:
+    assert as_number(given) is None
+    assert as_whole(given) is None
+
+
+def test_each_door_takes_them() -> None:
+    numpy: Any = np
+    two, half = numpy.int32(2), numpy.float32(0.5)
+    assert type(Topic("orders", text, json_of(int), partitions=two).partitions) is int
+    with Server(num_partitions=two, brokers=numpy.int64(1)) as server:
+        properties = {"bootstrap.servers": server.bootstrap_servers, "linger.ms": half}
+        with AdminClient(properties) as admin:
+            made = [NewTopic("orders", two, numpy.int16(1))]
+            admin.create_topics(made, request_timeout=numpy.float32(30))["orders"].result()
+            admin.create_partitions([NewPartitions("orders", numpy.int8(3))])["orders"].result()
+        with Producer(properties) as producer:
+            for number in numpy.arange(3):
+                producer.produce("orders", b"v", partition=number, timestamp=numpy.int64(1_000) + number)
+            assert producer.flush(numpy.float64(30)) == 0
+        with Consumer(properties, **{"group.id": "g"}) as consumer:
+            consumer.assign([TopicPartition("orders", two, numpy.int64(0))])
+            (message,) = consumer.consume(numpy.int64(1), numpy.float32(30))
+            assert (message.partition(), message.timestamp()[1]) == (2, 1_002)
+            consumer.commit(offsets=[TopicPartition("orders", 2, numpy.int64(1))], asynchronous=False)
+            (found,) = consumer.offsets_for_times([TopicPartition("orders", 2, numpy.int64(500))])
+            assert found.offset == 0
+
+
+def test_a_flow_takes_them() -> None:
+    numpy: Any = np
+    numbers = Topic("numbers", text, json_of(int), time=lambda value: numpy.int64(value))
+    flow = Flow("f", version="1")
+    read = flow.read(numbers, wait_ms=numpy.int16(1), start=numpy.int64(0))
+    windows = read.window("w", int, lambda total, value: total + value, size_ms=numpy.int32(10))
+    windows.map(lambda window: window.state).write(counts)
+    assert flow.simulate([numbers.sent("a", 1), numbers.sent("a", 2)], 20)[counts] == [("a", 3)]
+
+
+def test_true_is_no_number_of_partitions() -> None:
+    for given in TRUTHS:
+        with pytest.raises(TypeError, match="expected a whole number of at least 1, not bool"):
+            Topic("orders", text, text, partitions=given)
 
 
 @pytest.mark.parametrize("made", [Producer, AsyncProducer, Consumer, AsyncConsumer, AdminClient, SavedProducer.load])
@@ -353,12 +428,18 @@ def _cluster(folder: Path, address: str) -> object:
     return Parent(str(folder), 2, {}, addresses=["127.0.0.1:0", address])
 
 
+def _beside(folder: Path, address: str) -> object:
+    host, port = address.split(":")
+    settings = read_settings({"log.dir": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0"})
+    return open_service(settings, beside=[(host, int(port))])
+
+
 def _workers(folder: Path, address: str) -> object:
     settings = read_settings({"log.dir": str(folder), "listeners": f"PLAINTEXT://{address}"})
     return Workers(settings, 2)
 
 
-@pytest.mark.parametrize("begin", [_alone, _with_metrics, _cluster, _workers])
+@pytest.mark.parametrize("begin", [_alone, _with_metrics, _beside, _cluster, _workers])
 def test_a_port_that_is_taken_leaves_no_folder_behind(begin: Callable[[Path, str], object], tmp_path: Path) -> None:
     with taken() as address:
         with pytest.raises(

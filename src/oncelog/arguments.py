@@ -4,21 +4,52 @@ What is of another kind is a TypeError, what is out of bounds a ValueError: one 
 was given is named by its type alone, since a password may stand in it.
 """
 
+from numbers import Real
+from operator import index
+
 
 def check_kind(what: str, given: object, kinds: type | tuple[type, ...], takes: str) -> None:
     """`takes`: in words, best with an example. True and False are no numbers."""
     all_kinds = kinds if isinstance(kinds, tuple) else (kinds,)
     if not isinstance(given, all_kinds) or (isinstance(given, bool) and bool not in all_kinds):
-        raise TypeError(f"{what}: expected {takes}, not {type(given).__name__}")
+        raise _another_kind(what, given, takes)
 
 
-def check_number(what: str, given: object, least: int, most: int | None = None) -> None:
+def as_whole(given: object) -> int | None:
+    """The whole number that was given, by numpy too; None where it is something else. True and False are no numbers."""
+    if type(given) is int:
+        return given
+    if isinstance(given, bool):
+        return None
+    try:
+        return index(given)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def as_number(given: object) -> float | None:
+    """The number that was given, whole or not, by numpy too; None where it is something else."""
+    if type(given) is float:
+        return given
+    whole = as_whole(given)
+    return float(given) if whole is None and isinstance(given, Real) and not isinstance(given, bool) else whole
+
+
+def whole_number(what: str, given: object, takes: str) -> int:
+    """`takes`: in words, best with an example."""
+    number = as_whole(given)
+    if number is None:
+        raise _another_kind(what, given, takes)
+    return number
+
+
+def number_within(what: str, given: object, least: int, most: int | None = None) -> int:
     """A whole one, within these bounds."""
     takes = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most:,}"
-    check_kind(what, given, int, takes)
-    assert isinstance(given, int), "it was checked"
-    if given < least or (most is not None and given > most):
-        raise ValueError(f"{what}: expected {takes}, not {given}")
+    number = whole_number(what, given, takes)
+    if number < least or (most is not None and number > most):
+        raise ValueError(f"{what}: expected {takes}, not {number}")
+    return number
 
 
 def check_text(what: str, given: object, such_as: str) -> None:
@@ -27,3 +58,7 @@ def check_text(what: str, given: object, such_as: str) -> None:
     check_kind(what, given, str, takes)
     if not given:
         raise ValueError(f"{what}: expected {takes}, not an empty one")
+
+
+def _another_kind(what: str, given: object, takes: str) -> TypeError:
+    return TypeError(f"{what}: expected {takes}, not {type(given).__name__}")

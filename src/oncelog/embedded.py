@@ -8,9 +8,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from inspect import isawaitable
 from types import NoneType
-from typing import Any, Self
+from typing import Any, Never, Self
 
-from oncelog.arguments import check_kind
+from oncelog.arguments import as_number, check_kind, whole_number
 from oncelog.clock import BoottimeClock, Clock, SystemClock
 from oncelog.cluster.cluster_broker import ClusterBroker
 from oncelog.cluster.file import FileCluster
@@ -36,6 +36,7 @@ START_TIMEOUT_S = 60
 CLUSTER = "oncelog.cluster"
 OTHER_PROCESSES = "the brokers of a cluster are other processes: ask them by the Kafka protocol"
 OF_ZOOKEEPER = ("zookeeper.", "oncelog.zookeeper.")  # settings of how it is reached
+UNNAMED = 'oncelog.Server: give each argument by its name, such as data_dir="data", brokers=3 or num_partitions=3'
 
 
 class Server:
@@ -56,7 +57,7 @@ class Server:
 
     def __init__(
         self,
-        *,
+        *unnamed: Never,
         brokers: int = 1,
         workers: int = 1,
         data_dir: str | os.PathLike[str] | None = None,
@@ -64,7 +65,9 @@ class Server:
         settings: Mapping[str, str | int | float | bool] | None = None,
         **keywords: Any,
     ) -> None:
-        _check(brokers=brokers, workers=workers, data_dir=data_dir, secure=secure)
+        _check(unnamed, data_dir=data_dir, secure=secure)
+        brokers = whole_number("brokers", brokers, "a whole number, such as brokers=3")
+        workers = whole_number("workers", workers, "a whole number, such as workers=3")
         given = _given(settings, keywords)
         if brokers != 1:
             given = copies(brokers) | given
@@ -93,9 +96,9 @@ class Server:
             self.settings = read_settings({name: given[name] for name in given if brokers == 1 or name != CLUSTER})
             self.data_dir = self.settings.log_dir
             if brokers != 1 and workers != 1:
-                raise SettingsError("brokers and workers: each broker of a cluster is one process")
+                raise SettingsError("brokers and workers: each broker of a cluster is one process. Give one of them")
             if workers != 1 and self.settings.oncelog_cluster is not None:
-                raise SettingsError(f"workers and {CLUSTER}: each broker of a cluster is one process")
+                raise SettingsError(f"workers and {CLUSTER}: each broker of a cluster is one process. Give one of them")
             if brokers != 1:
                 self._parent = open_cluster(self.data_dir, brokers, given, is_secure=is_secure)
             elif workers != 1:
@@ -153,15 +156,15 @@ class Server:
     # Of a cluster
 
     def kill(self, broker: int) -> None:
-        """As `kill -9`."""
+        """End a broker as `kill -9` does."""
         self._brokers.kill(broker)
 
     def start(self, broker: int) -> None:
-        """Again, after `kill` or `stop`, on its folder and its port. Returns when it is up."""
+        """Start a broker again, after `kill` or `stop`, on its folder and its port. Returns when it is up."""
         self._brokers.start(broker)
 
     def stop(self, broker: int) -> None:
-        """In an orderly way: it hands over what it leads first."""
+        """Stop a broker in an orderly way: it hands over what it leads first."""
         self._brokers.stop(broker)
 
     def pause(self, broker: int) -> None:
@@ -255,7 +258,8 @@ def open_alone(settings: Settings) -> Service:
 def open_cluster(
     folder: str, count: int, settings: Mapping[str, str], *, addresses: Sequence[str] = (), is_secure: bool = False
 ) -> Parent:
-    """Of brokers on this machine; not started yet. They agree in their parent, or where `oncelog.cluster` says."""
+    """A cluster of brokers on this machine; not started yet. They agree in their parent, or where `oncelog.cluster`
+    says."""
     where, tree = settings.get(CLUSTER), None
     if where is not None:
         own = {name: value for name, value in settings.items() if name.startswith(OF_ZOOKEEPER)}
@@ -280,10 +284,11 @@ def _first_steps() -> Any:
     return secured
 
 
-def open_service(settings: Settings) -> Serving:
-    """A server that stands alone, or a broker among others, where `oncelog.cluster` says so."""
+def open_service(settings: Settings, *, beside: Sequence[tuple[str, int]] = ()) -> Serving:
+    """A server that stands alone, or a broker among others, where `oncelog.cluster` says so. `beside`: where else its
+    process is about to listen."""
     if not RealDisk().exists(settings.log_dir):
-        refuse_taken(_addresses(settings))
+        refuse_taken([*_addresses(settings), *beside])
     if settings.oncelog_cluster is None:
         return open_alone(settings)
     # A machine that sleeps while ZooKeeper's go on must not be sure of its session when it wakes up.
@@ -335,7 +340,7 @@ def _zookeeper(settings: Settings, where: str, clock: Clock) -> Tree:
 
 
 def _in_words(failure: BaseException, folder: str) -> BaseException:
-    """Of one that is no folder, or another user's."""
+    """The failure as a sentence, where the folder is no folder, or another user's."""
     if isinstance(failure, OSError) and failure.filename == folder:
         why = (failure.strerror or "").lower()
         refusal = SettingsError(f"{folder} cannot be used ({why}): name a folder that this user may write to")
@@ -344,9 +349,9 @@ def _in_words(failure: BaseException, folder: str) -> BaseException:
     return failure
 
 
-def _check(*, brokers: object, workers: object, data_dir: object, secure: object) -> None:
-    check_kind("brokers", brokers, int, "a whole number, such as brokers=3")
-    check_kind("workers", workers, int, "a whole number, such as workers=3")
+def _check(unnamed: Sequence[object], *, data_dir: object, secure: object) -> None:
+    if unnamed:
+        raise TypeError(UNNAMED)
     check_kind("data_dir", data_dir, (str, os.PathLike, NoneType), "the path of a folder")
     check_kind("secure", secure, bool, "True or False")
 
@@ -362,12 +367,12 @@ def _given(settings: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> d
 
 
 def _text(name: str, value: object) -> str:
-    kinds = (str, bool, int, float, list, tuple, os.PathLike)
-    check_kind(name, value, kinds, "a text, a number, True, False, a path or a list")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
         return ",".join(_text(name, each) for each in value)
+    if as_number(value) is None:
+        check_kind(name, value, (str, os.PathLike), "a text, a number, True, False, a path or a list")
     return str(value)
 
 

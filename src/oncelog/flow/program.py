@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, cast, overload
 
 from crc32c import crc32c
 
-from oncelog.arguments import check_kind, check_number, check_text
+from oncelog.arguments import as_whole, check_kind, check_text, number_within
 from oncelog.clock import MINUTE_MS
 from oncelog.flow.codecs import Codec, json_of, kind_of, shape_of
 from oncelog.flow.functions import check_begins, check_function, check_outputs, check_type
@@ -283,8 +283,8 @@ class Stream(Generic[K, V]):
         if len(part.branches) > 1 or any(each.gives is None for each in node.path):
             raise ValueError(f"{what}: a merge or a state stands before them. Put `through` a topic between")
         check_text(f"{what}: where they go", url, "lake/orders or s3://lake/orders")
-        check_number(f"{what}: every_ms", every_ms, 0)
-        check_number(f"{what}: most_records", most_records, 1, MOST_FILE_RECORDS)
+        every_ms = number_within(f"{what}: every_ms", every_ms, 0)
+        most_records = number_within(f"{what}: most_records", most_records, 1, MOST_FILE_RECORDS)
         if any(each.files is not None and each.files.url == url for each in flow.parts):
             raise ValueError(f"{what}: {url} has those of another part already. Give each a folder of its own")
         (branch,) = part.branches
@@ -395,15 +395,16 @@ class Program:
         number is a time in milliseconds, by the times that the log has."""
         what = f"flow {self.name}: read"
         check_kind(what, topic, Topic, A_TOPIC)
-        check_number(f"{what} of {topic.name}: wait_ms", wait_ms, 0)
-        if start not in (EARLIEST, LATEST) and not (isinstance(start, int) and start >= 0):
+        wait_ms = number_within(f"{what} of {topic.name}: wait_ms", wait_ms, 0)
+        begins = start if start in (EARLIEST, LATEST) else as_whole(start)
+        if begins is None or (isinstance(begins, int) and begins < 0):
             raise ValueError(
                 f"flow {self.name}: {topic.name} is read from start={start!r}; it is {EARLIEST!r}, {LATEST!r}, or a "
                 "time in milliseconds since 1970"
             )
         self.codecs += [topic.key.name, topic.value.name]
         otherwise = self._dead_letters(otherwise)
-        branch = Branch(topic, wait_ms=wait_ms, otherwise=otherwise, has_headers=headers, start=start)
+        branch = Branch(topic, wait_ms=wait_ms, otherwise=otherwise, has_headers=headers, start=begins)
         return self.begin(name or topic.name, (branch,))
 
     def table(

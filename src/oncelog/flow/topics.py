@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from oncelog.arguments import check_kind, check_number, check_text
+from oncelog.arguments import as_whole, check_kind, check_text, number_within
 from oncelog.flow.codecs import Codec, optional, raw
 from oncelog.flow.functions import check_function
 from oncelog.records.murmur2 import murmur2
@@ -35,7 +35,7 @@ class Topic(Generic[K, V]):
     time: Callable[[V], int] | None = None  # when it happened, where the value says it and not the record
 
     def __post_init__(self) -> None:
-        _check(self.name, self.partitions)
+        object.__setattr__(self, "partitions", _checked(self.name, self.partitions))
         for what, codec in (("keys", self.key), ("values", self.value)):
             takes = "a codec, such as text, raw or json_of(Order)"
             check_kind(f"Topic {self.name}: what its {what} are", codec, Codec, takes)
@@ -52,11 +52,12 @@ class Topic(Generic[K, V]):
         return Sent(self, self.key.encode(key), None, at_ms)
 
     def time_of(self, value: V) -> int:
-        """As the value says it."""
+        """The time that the value says."""
         assert self.time is not None
-        time_ms = self.time(value)
-        if not isinstance(time_ms, int) or not 0 <= time_ms <= MOST_TIME_MS:
-            raise ValueError(f"its time is {time_ms!r}, where an int is expected: milliseconds since 1970")
+        given = self.time(value)
+        time_ms = given if type(given) is int else as_whole(given)
+        if time_ms is None or not 0 <= time_ms <= MOST_TIME_MS:
+            raise ValueError(f"its time is {given!r}, where an int is expected: milliseconds since 1970")
         return time_ms
 
     def decode_timed(self, data: bytes) -> V:
@@ -66,26 +67,26 @@ class Topic(Generic[K, V]):
         return value
 
     def partition_of(self, key: bytes) -> int:
-        """As Java's producer places it."""
+        """The partition that Java's producer would choose."""
         return murmur2(key) % self.partitions
 
 
 @dataclass(frozen=True)
 class Dead:
-    """Where records go that cannot be worked on: they do not decode, have no key or no value, or a function raises. Key
-    and value stay as they were, and headers say which record it was, which stage gave it up, and why."""
+    """A topic for records that cannot be worked on: they do not decode, have no key or no value, or a function raises.
+    Key and value stay as they were, and headers say which record it was, which stage gave it up, and why."""
 
     name: str
     partitions: int = 1
 
     def __post_init__(self) -> None:
-        _check(self.name, self.partitions)
+        object.__setattr__(self, "partitions", _checked(self.name, self.partitions))
 
     @property
     def topic(self) -> Topic[bytes, bytes | None]:
         return Topic(self.name, raw, optional(raw), self.partitions)
 
 
-def _check(name: str, partitions: int) -> None:
+def _checked(name: str, partitions: int) -> int:
     check_text("the name of a topic", name, "orders")
-    check_number(f"Topic {name}: partitions", partitions, 1)
+    return number_within(f"Topic {name}: partitions", partitions, 1)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from oncelog.arguments import check_kind
+from oncelog.arguments import as_number, check_kind
 
 # What spark-submit calls by short names, and the environment variable that holds its arguments where Python starts it.
 SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
@@ -66,7 +66,7 @@ def _key(keyword: str) -> str:
 def _text(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str | int | float | Path):
+    if isinstance(value, str | Path) or as_number(value) is not None:
         return str(value)
     raise ValueError(f"{name} = {value!r}: a setting of Spark is a string, a number or a boolean.")
 

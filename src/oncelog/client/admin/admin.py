@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from oncelog.arguments import check_kind
+from oncelog.arguments import check_kind, whole_number
 from oncelog.client.admin import acls, arguments, cluster, configs, groups, quotas, scram, topics
 from oncelog.client.admin.acl_values import AclBinding, AclBindingFilter
 from oncelog.client.admin.scram import UserScramCredentialAlteration, UserScramCredentialsDescription
@@ -182,6 +182,8 @@ class Admin:
         validate_only: bool = False,
     ) -> dict[str, "Future[None]"]:
         wanted = arguments.all_of(NewPartitions, "new_partitions", new_partitions, lambda each: each.topic)
+        for each in wanted:
+            arguments.check_new_partitions(each)
         timeouts = self._timeouts(request_timeout, operation_timeout)
         return self._futures(
             [each.topic for each in wanted],
@@ -243,8 +245,8 @@ class Admin:
         strict: bool = False,
         request_timeout: float = -1,
     ) -> "Future[dict[QuotaEntity, dict[str, float]]]":
-        """Of those with these names, by "user", "client-id" and "ip"; None is the default quota, `ANY_NAME` any quota.
-        `strict`: of those that have no other names."""
+        """The quotas of those with these names, by "user", "client-id" and "ip"; None is the default quota, `ANY_NAME`
+        any quota. `strict`: only of those that have no other names."""
         timeouts = self._timeouts(request_timeout)
         ask = partial(quotas.describe_client_quotas, self._brokers, dict(names or {}), timeouts, is_strict=strict)
         return self._future(ask)
@@ -256,7 +258,7 @@ class Admin:
         request_timeout: float = -1,
         validate_only: bool = False,
     ) -> dict[QuotaEntity, "Future[None]"]:
-        """What is not named stays; None takes a quota away."""
+        """Change quotas. One that is not named stays; None takes one away."""
         check_kind("changes", changes, Mapping, "a mapping of QuotaEntity to its quotas")
         wanted = arguments.all_of(QuotaEntity, "changes", list(changes), lambda each: each)
         timeouts = self._timeouts(request_timeout)
@@ -312,7 +314,7 @@ class Admin:
     def describe_user_scram_credentials(
         self, users: Sequence[str] | None = None, *, request_timeout: float = -1
     ) -> "Future[dict[str, UserScramCredentialsDescription]] | dict[str, Future[UserScramCredentialsDescription]]":
-        """Which mechanisms they have: a future for each, or one of all where none is named."""
+        """The mechanisms of users: a future for each, or one for all where none is named."""
         timeouts = self._timeouts(request_timeout)
         if users is None:
             return self._future(partial(scram.describe, self._brokers, None, timeouts))
@@ -341,7 +343,7 @@ class Admin:
     def create_acls(
         self, bindings: Sequence[AclBinding], *, request_timeout: float = -1
     ) -> dict[AclBinding, "Future[None]"]:
-        """They count from then on; one that is there already is no failure."""
+        """Make access rules. They count from then on; one that is there already is no failure."""
         wanted = arguments.all_of(AclBinding, "acls", bindings, lambda each: each)
         timeouts = self._timeouts(request_timeout)
         return self._futures(wanted, partial(acls.create_acls, self._brokers, wanted, timeouts))
@@ -413,14 +415,16 @@ class Admin:
         operation_timeout_s: float = 0,
     ) -> dict[TopicPartition, "Future[Any]"]:
         wanted = arguments.all_of(TopicPartition, "partitions", given, lambda each: each)
+        numbers: dict[AnyPlace, int] = {}
         for each in wanted:
             topic_partition(each)
-            check_kind(f"the offset or time of {each.topic}-{each.partition}", each.offset, int, "a whole number")
+            what = f"the offset or time of {each.topic}-{each.partition}"
+            numbers[each.topic, each.partition] = whole_number(what, each.offset, "a whole number")
         by_place = {(each.topic, each.partition): each for each in wanted}
         timeouts = self._timeouts(request_timeout_s, operation_timeout_s)
 
         async def answer() -> dict[TopicPartition, Any]:
-            found = await ask(self._brokers, {place: each.offset for place, each in by_place.items()}, timeouts)
+            found = await ask(self._brokers, numbers, timeouts)
             return {by_place[place]: outcome for place, outcome in found.items()}
 
         return self._futures(wanted, answer)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
-from oncelog.arguments import check_kind
+from oncelog.arguments import as_number, check_kind, whole_number
 from oncelog.client.errors import invalid_argument
-from oncelog.client.types import NewTopic
+from oncelog.client.types import NewPartitions, NewTopic
 
 T = TypeVar("T")
 
@@ -44,14 +44,22 @@ def _distinct(what: str, entries: list[T], key: Callable[[T], Hashable]) -> list
 
 
 def seconds(what: str, given: object) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float):
+    number = as_number(given)
+    if number is None:
         raise TypeError(f"{what} is a number of seconds, not {type(given).__name__}")
-    return given
+    return number
 
 
 def check_new_topic(topic: NewTopic) -> None:
     """What there may be is for the brokers to say."""
     text("the topic of a NewTopic", topic.topic)
     for what in ("num_partitions", "replication_factor"):
-        check_kind(f"NewTopic {topic.topic}: {what}", getattr(topic, what), int, "a whole number, such as 3")
+        number = whole_number(f"NewTopic {topic.topic}: {what}", getattr(topic, what), "a whole number, such as 3")
+        setattr(topic, what, number)  # where it was numpy's
     check_kind(f"NewTopic {topic.topic}: config", topic.config, Mapping, 'a dict, such as {"retention.ms": "3600000"}')
+
+
+def check_new_partitions(wanted: NewPartitions) -> None:
+    text("the topic of NewPartitions", wanted.topic)
+    what = f"NewPartitions {wanted.topic}: new_total_count"
+    wanted.new_total_count = whole_number(what, wanted.new_total_count, "a whole number, such as 6")

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterable, Sequence
 
+from oncelog.arguments import as_number, as_whole
 from oncelog.client.consumer.message import Message
 from oncelog.client.errors import invalid_argument
 from oncelog.client.fetching.values import EARLIEST, LATEST, STORED
@@ -27,11 +28,13 @@ def topic_partitions(given: object) -> list[TopicPartition]:
 def topic_partition(given: object) -> TopicPartition:
     if not isinstance(given, TopicPartition):
         raise TypeError(f"expected a TopicPartition, not {type(given).__name__}")
-    if not isinstance(given.topic, str) or not isinstance(given.partition, int):
+    number = as_whole(given.partition)
+    if not isinstance(given.topic, str) or number is None:
         raise TypeError(f"a topic is a str and a partition an int, not {given.topic!r} and {given.partition!r}")
     check_name(given.topic)
-    if not 0 <= given.partition <= MOST_PARTITION:
-        raise invalid_argument(f"no partition is named by topic {given.topic!r} and partition {given.partition}")
+    if not 0 <= number <= MOST_PARTITION:
+        raise invalid_argument(f"no partition is named by topic {given.topic!r} and partition {number}")
+    given.partition = number  # where it was numpy's
     return given
 
 
@@ -41,9 +44,9 @@ def partition_of(given: TopicPartition) -> AnyPlace:
 
 def place_of(given: TopicPartition) -> tuple[AnyPlace, int, int]:
     """Where to begin: an offset that is not given is the committed one."""
-    offset = STORED if given.offset == OFFSET_INVALID else given.offset
-    if not isinstance(offset, int) or offset > MOST_OFFSET or (offset < 0 and offset not in (EARLIEST, LATEST, STORED)):
-        raise invalid_argument(f"{given.topic} [{given.partition}]: there is no offset {offset!r}")
+    offset = STORED if given.offset == OFFSET_INVALID else as_whole(given.offset)
+    if offset is None or offset > MOST_OFFSET or (offset < 0 and offset not in (EARLIEST, LATEST, STORED)):
+        raise invalid_argument(f"{given.topic} [{given.partition}]: there is no offset {given.offset!r}")
     return partition_of(given), offset, -1 if given.leader_epoch is None else given.leader_epoch
 
 
@@ -62,13 +65,14 @@ def to_commit(message: object, offsets: object) -> dict[AnyPlace, ToCommit] | No
         return None
     wanted: dict[AnyPlace, ToCommit] = {}
     for each in topic_partitions(offsets):
-        if not isinstance(each.offset, int) or not 0 <= each.offset <= MOST_OFFSET:
+        offset = as_whole(each.offset)
+        if offset is None or not 0 <= offset <= MOST_OFFSET:
             raise invalid_argument(f"{each.topic} [{each.partition}]: offset {each.offset!r} cannot be committed")
         if each.metadata is not None and not isinstance(each.metadata, str):
             where = f"{each.topic} [{each.partition}]"
             raise TypeError(f"{where}: what is committed as metadata is a str, not {type(each.metadata).__name__}")
         epoch = -1 if each.leader_epoch is None else each.leader_epoch
-        wanted[partition_of(each)] = ToCommit(each.offset, epoch, each.metadata or "")
+        wanted[partition_of(each)] = ToCommit(offset, epoch, each.metadata or "")
     return wanted
 
 
@@ -98,8 +102,9 @@ def timeout_s(given: float | None) -> float | None:
     """None and anything below zero wait for ever."""
     if given is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, (int, float)):
+    number = as_number(given)
+    if number is None:
         raise TypeError(f"a timeout is a number of seconds, not {given!r}")
-    if given != given:
+    if number != number:
         raise ValueError("a timeout is a number of seconds, not nan")
-    return None if given < 0 or given > threading.TIMEOUT_MAX else float(given)
+    return None if number < 0 or number > threading.TIMEOUT_MAX else float(number)

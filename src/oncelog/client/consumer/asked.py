@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from oncelog.arguments import as_whole
 from oncelog.client.consumer.message import Message
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.clock import monotonic_s
@@ -15,11 +16,12 @@ def give_up_at_s(timeout_s: float | None) -> float | None:
 
 
 def count_of(given: object, most: int = MOST_MESSAGES) -> int:
-    if isinstance(given, bool) or not isinstance(given, int):
+    number = as_whole(given)
+    if number is None:
         raise TypeError(f"a number of messages is an int, not {given!r}")
-    if not 0 <= given <= most:
-        raise ValueError(f"num_messages must be between 0 and {most}, not {given}")
-    return given
+    if not 0 <= number <= most:
+        raise ValueError(f"num_messages must be between 0 and {most}, not {number}")
+    return number
 
 
 def is_error(message: Message) -> bool:

@@ -6,7 +6,7 @@ They run on the loop while the application waits for them, so they may touch its
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from oncelog.arguments import check_kind
+from oncelog.arguments import as_whole, check_kind
 from oncelog.client.consumer import arguments
 from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.consumer.cluster_metadata import ClusterMetadata, cluster_metadata
@@ -107,7 +107,7 @@ class Operations:
         await self.core.unassign(gone)
 
     async def close(self) -> None:
-        """What was handed out is committed where that goes by itself; then nothing is left."""
+        """Commit what was handed out, where that needs no call, and let go of everything."""
         try:
             await self.commit_what_was_read()
         finally:
@@ -265,10 +265,12 @@ class Operations:
 
     async def offsets_for_times(self, partitions: object, timeout_s: float | None = None) -> list[TopicPartition]:
         asked = arguments.topic_partitions(partitions)
+        times: dict[AnyPlace, int] = {}
         for each in asked:
-            if not isinstance(each.offset, int):
+            time_ms = as_whole(each.offset)
+            if time_ms is None:
                 raise TypeError(f"a timestamp in milliseconds is expected as the offset, not {each.offset!r}")
-        times = {arguments.partition_of(each): each.offset for each in asked}
+            times[arguments.partition_of(each)] = time_ms
         found = await self.core.offsets_at(times, _patience_ms(timeout_s))
         answers = []
         for each in asked:

@@ -5,7 +5,7 @@ from importlib import import_module
 from types import NoneType
 from typing import Any, Final
 
-from oncelog.arguments import check_kind
+from oncelog.arguments import as_number, as_whole, check_kind
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.producer.accumulator import Held, headers_bytes, row_bytes
 
@@ -79,36 +79,39 @@ def check_callback(callback: Any) -> None:
 
 def as_partition(partition: Any) -> int:
     """-1 where the partitioner is to choose."""
-    if not isinstance(partition, int) or isinstance(partition, bool):
+    number = partition if type(partition) is int else as_whole(partition)
+    if number is None:
         raise TypeError(f"partition must be int, not {type(partition).__name__}")
-    if partition < -1:
+    if number < -1:
         raise refused(KafkaError._UNKNOWN_PARTITION)
-    return partition
+    return number
 
 
 def as_time(timestamp: Any, now_s: float) -> float:
     """The time as the accumulator has it: the monotonic clock's seconds, or negative milliseconds where one was
     given."""
-    if not isinstance(timestamp, int) or isinstance(timestamp, bool):
+    time_ms = timestamp if type(timestamp) is int else as_whole(timestamp)
+    if time_ms is None:
         raise TypeError(f"timestamp must be int (milliseconds since 1970), not {type(timestamp).__name__}")
-    if timestamp == 0:
+    if time_ms == 0:
         return now_s
-    if timestamp < 0:
-        raise ValueError(f"timestamp must be milliseconds since 1970, or 0 for now, not {timestamp}")
-    if timestamp >= 1 << 53:
-        raise ValueError(f"timestamp {timestamp} is too far in the future")
-    return -float(timestamp)
+    if time_ms < 0:
+        raise ValueError(f"timestamp must be milliseconds since 1970, or 0 for now, not {time_ms}")
+    if time_ms >= 1 << 53:
+        raise ValueError(f"timestamp {time_ms} is too far in the future")
+    return -float(time_ms)
 
 
 def as_end(timeout: Any, now_s: float) -> float | None:
     """When to stop waiting; None where nothing was said, or less than 0, or infinity: for ever."""
     if timeout is None:
         return None
-    if not isinstance(timeout, (int, float)) or isinstance(timeout, bool):
+    wait_s = as_number(timeout)
+    if wait_s is None:
         raise TypeError(f"timeout must be seconds (int or float) or None, not {type(timeout).__name__}")
-    if timeout != timeout:
+    if wait_s != wait_s:
         raise ValueError("timeout must be seconds or None (for ever), not nan")
-    return now_s + timeout if 0 <= timeout < FOR_EVER_S else None
+    return now_s + wait_s if 0 <= wait_s < FOR_EVER_S else None
 
 
 def check_pinned(topics: Sequence[Any]) -> None:

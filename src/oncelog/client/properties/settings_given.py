@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from oncelog.arguments import check_kind
+from oncelog.arguments import as_number, check_kind
 from oncelog.client.errors import KafkaException, invalid_argument
 from oncelog.client.properties.common import CONSUMER, PRODUCER, AdminSettings, ClientSettings
 from oncelog.client.properties.consumer import ConsumerSettings
@@ -122,6 +122,6 @@ def _callable(known: Setting, value: Any) -> Any:
 def _text_of(name: str, value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool) or as_number(value) is not None:
         return str(value)
     raise TypeError(f'expected text, a number or a boolean for "{name}", not {type(value).__name__}')

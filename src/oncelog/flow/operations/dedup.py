@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
-from oncelog.arguments import check_number
+from oncelog.arguments import number_within
 from oncelog.flow.codecs import Codec
 from oncelog.flow.formats import SOURCE
 from oncelog.flow.scope import Context, Make, Push, Scope
@@ -14,8 +14,9 @@ _MISSING: Final = object()
 
 
 class Ids(StepStates):
-    """Of one cell, each with the time of the record that brought it. The oldest go first: where there are more than
-    `most`, and where they are older than the newest by more than `keep_ms`. An id stays although its record is dead."""
+    """The ids of one cell, each with the time of the record that brought it. The oldest go first: where there are more
+    than `most`, and where they are older than the newest by more than `keep_ms`. An id stays although its record is
+    dead."""
 
     def __init__(self, name: str, codec: Codec[int], most: int, keep_ms: int | None) -> None:
         super().__init__(name, codec)
@@ -79,9 +80,9 @@ class Ids(StepStates):
 def without_known_ids(
     name: str, id_of: Callable[[Any], str], codec: Codec[int], most: int, keep_ms: int | None
 ) -> Make:
-    check_number(f"{name}: most", most, 1)
+    most = number_within(f"{name}: most", most, 1)
     if keep_ms is not None:
-        check_number(f"{name}: keep_ms", keep_ms, 0)
+        keep_ms = number_within(f"{name}: keep_ms", keep_ms, 0)
 
     def make(then: Push, scope: Scope) -> Push:
         ids = scope.add_states(Ids(name, codec, most, keep_ms))

@@ -7,7 +7,7 @@ cell that is restored joins each record with the row that it was joined with fir
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from oncelog.arguments import check_number
+from oncelog.arguments import number_within
 from oncelog.flow.codecs import Codec
 from oncelog.flow.messages import Unworkable
 from oncelog.flow.scope import Make, Push, Scope
@@ -20,7 +20,7 @@ _MISSING: Final = object()
 
 
 class Sample:
-    """Of the keys on one side of a join: whether murmur2 would place all of them here."""
+    """A sample of the keys on one side of a join: would murmur2 place all of them here?"""
 
     def __init__(self, cell: int, partitions: int) -> None:
         self._cell, self._partitions = cell, partitions
@@ -36,7 +36,7 @@ class Sample:
 
 
 class TableRows(StepStates):
-    """Of one table in one cell."""
+    """The rows of one table in one cell."""
 
     def __init__(self, name: str, codec: Codec[Any], trail: Trail | None, cell: int, partitions: int) -> None:
         super().__init__(name, codec, trail)
@@ -88,7 +88,7 @@ class TableRows(StepStates):
 
 def kept(name: str, codec: Codec[Any], partitions: int, most: int) -> Make:
     """What a table does with its records: nothing goes on."""
-    check_number(f"{name}: most", most, 1)
+    most = number_within(f"{name}: most", most, 1)
 
     def make(_: Push, scope: Scope) -> Push:
         rows = scope.add_states(TableRows(name, codec, scope.trail, scope.cell, partitions))

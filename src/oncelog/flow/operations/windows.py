@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from struct import pack
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from oncelog.arguments import check_number
+from oncelog.arguments import number_within
 from oncelog.flow.codecs import Codec
 from oncelog.flow.scope import Make, Push, Scope
 
@@ -38,9 +38,8 @@ def windows(
     size_ms: int,
     every_ms: int | None,
 ) -> Make:
-    hop_ms = size_ms if every_ms is None else every_ms
-    check_number(f"{name}: size_ms", size_ms, 1)
-    check_number(f"{name}: every_ms", hop_ms, 1)
+    size_ms = number_within(f"{name}: size_ms", size_ms, 1)
+    hop_ms = number_within(f"{name}: every_ms", size_ms if every_ms is None else every_ms, 1)
     if size_ms > hop_ms * MOST_WINDOWS:
         raise ValueError(
             f"{name}: windows of {size_ms} ms, one every {hop_ms} ms. A record is in at most {MOST_WINDOWS} windows"
