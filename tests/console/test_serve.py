@@ -51,8 +51,12 @@ def test_an_impossible_address_is_told_by_its_option(tmp_path: Path, address: st
 
 def test_a_port_that_is_taken_is_refused_in_one_line(tmp_path: Path) -> None:
     (port,) = free_ports(1)
-    said = refusal([*SERVE[:-1], f"127.0.0.1:{port}", "--console", f"127.0.0.1:{port}"], tmp_path / "data")
-    assert said.startswith(f"Error: cannot serve the page on 127.0.0.1:{port}: ")
+    command = [*SERVE[:-1], f"127.0.0.1:{port}", "--console", f"127.0.0.1:{port}"]
+    said = refusal(command, tmp_path / "data")
+    assert said.startswith(f"Error: cannot listen on 127.0.0.1:{port}: ")
+    assert not (tmp_path / "data").exists()
+    (tmp_path / "data").mkdir()
+    assert refusal(command, tmp_path / "data").startswith(f"Error: cannot serve the page on 127.0.0.1:{port}: ")
 
 
 def test_a_server_without_the_page_does_not_load_what_it_needs(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def command(
     refuse_unless_address("--listen", listen, "127.0.0.1:9092")
     refuse_unless_address("--metrics", metrics, "127.0.0.1:9308")
     refuse_unless_address("--console", console, CONSOLE_ADDRESS)
-    beside = None if console is None else _console(console, console_faults)
+    pages, beside = _console(console, console_faults)
     if data is not None and not data.strip():
         raise click.UsageError("--data is empty: name a folder, such as --data data, or leave it out for oncelog-data")
     if workers > 1 and (console is not None or cluster is not None or secure):
@@ -109,7 +109,7 @@ def command(
             return
         from oncelog.embedded import open_service
 
-        serve(lambda: open_service(settings), click.echo, beside=beside, until=until)
+        serve(lambda: open_service(settings, beside=pages), click.echo, beside=beside, until=until)
     except SettingsError as refusal:
         raise _Misused(_one_below_the_other(str(refusal))) from refusal
     except (FolderInUse, DamagedFolder, UnfitFolder) as refusal:
@@ -137,8 +137,10 @@ def _serve_by_workers(settings: "Settings", count: int, until: "Callable[[], obj
         raise click.ClickException(str(refusal)) from refusal
 
 
-def _console(address: str, faults: Path | None) -> "Beside":
-    """`faults` is where `oncelog chaos` writes down what it does to this server."""
+def _console(address: str | None, faults: Path | None) -> "tuple[list[tuple[str, int]], Beside | None]":
+    """Where the page listens, and the page. `faults`: where `oncelog chaos` writes down what it does to the server."""
+    if address is None:
+        return [], None
     try:
         from oncelog.console.faults import FaultFile
         from oncelog.console.serving import beside
@@ -151,11 +153,13 @@ def _console(address: str, faults: Path | None) -> "Beside":
         ) from missing
     from oncelog.settings import parse_address
 
-    return beside(*parse_address("--console", address), None if faults is None else FaultFile(faults))
+    host, port = parse_address("--console", address)
+    return [(host, port)], beside(host, port, None if faults is None else FaultFile(faults))
 
 
 def _first_line() -> "dict[str, str]":
-    """Of the input: settings as JSON, from who has started this server. A command line would show them to everybody."""
+    """The first line of the input: settings as JSON, from the process that has started this server. A command line
+    would show them to everybody."""
     import json
 
     line = b""
@@ -168,7 +172,8 @@ def _first_line() -> "dict[str, str]":
 
 
 def _read_to_the_end() -> None:
-    """Not by `sys.stdin`: a thread that waits in it while the interpreter ends makes that a fatal error."""
+    """Read the input, but not by `sys.stdin`: a thread that waits in it while the interpreter ends makes that a fatal
+    error."""
     descriptor = sys.stdin.fileno()
     while os.read(descriptor, 4096):
         pass

@@ -21,8 +21,8 @@ from oncelog.server.broker import Broker, bracketed
 from oncelog.server.doorway import Doorway
 from oncelog.server.endpoints import WILDCARDS
 from oncelog.server.exposure import Exposure
+from oncelog.server.listener import address_refused
 from oncelog.server.tls import LOOK_MS
-from oncelog.settings import SettingsError
 
 BACKLOG = 64
 STOP_GRACE_S = 1
@@ -101,7 +101,7 @@ def exposure_of_page(host: str, port: int, broker: Broker) -> Exposure:
 
 
 def own_names(host: str, broker: Broker) -> frozenset[str]:
-    """By which the page may be asked, beside addresses."""
+    """The names by which the page may be asked, beside addresses."""
     return broker.own_names if host in WILDCARDS else broker.own_names | {host.casefold()}
 
 
@@ -126,4 +126,4 @@ def _listening(host: str, port: int) -> socket.socket:
         family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
         return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
-        raise SettingsError(f"cannot serve the page on {bracketed(host)}:{port}: {error.strerror or error}") from error
+        raise address_refused("serve the page", host, port, error) from error

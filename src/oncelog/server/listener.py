@@ -2,10 +2,12 @@
 
 import asyncio
 import errno
+import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from oncelog.server.broker import bracketed
 from oncelog.server.connection import Connection
 from oncelog.server.connections import Connections
 from oncelog.server.endpoints import Endpoint
@@ -38,7 +40,7 @@ async def listen(wanted: Sequence[Endpoint], connections: Connections) -> tuple[
         except OSError as error:
             for each in servers:
                 each.close()
-            raise _refusal(endpoint.host, endpoint.port, error) from error
+            raise address_refused("listen", endpoint.host, endpoint.port, error) from error
         servers.append(server)
         ports[endpoint.name] = server.sockets[0].getsockname()[1]
     return servers, ports
@@ -47,15 +49,19 @@ async def listen(wanted: Sequence[Endpoint], connections: Connections) -> tuple[
 def refuse_taken(addresses: Iterable[tuple[str, int]]) -> None:
     """What `listen` would say now, for who is about to make a folder: it would stay behind a server that cannot listen.
     Raises SettingsError."""
+    known: set[tuple[str, int]] = set()
     for host, port in addresses:
+        if port and (host, port) in known:
+            raise address_refused("listen", host, port, OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)))
+        known.add((host, port))
         try:
             found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             failures = [failure for each in found if (failure := _failure(*each)) is not None]
         except OSError as error:
-            raise _refusal(host, port, error) from error
+            raise address_refused("listen", host, port, error) from error
         taken = [each for each in failures if each.errno == errno.EADDRINUSE]
         if taken or len(failures) == len(found):  # as `listen`, which passes over a family that is missing here
-            raise _refusal(host, port, [*taken, *failures][0])
+            raise address_refused("listen", host, port, [*taken, *failures][0])
 
 
 def _failure(family: int, kind: int, protocol: int, _: str, address: Any) -> OSError | None:
@@ -70,10 +76,10 @@ def _failure(family: int, kind: int, protocol: int, _: str, address: Any) -> OSE
     return None
 
 
-def _refusal(host: str, port: int, error: OSError) -> SettingsError:
+def address_refused(doing: str, host: str, port: int, error: OSError) -> SettingsError:
     remedy = REMEDIES.get(error.errno or 0)
     return SettingsError(
-        f"cannot listen on {host}:{port}: {error.strerror or error}" + (f". {remedy}" if remedy else "")
+        f"cannot {doing} on {bracketed(host)}:{port}: {error.strerror or error}" + (f". {remedy}" if remedy else "")
     )
 
 

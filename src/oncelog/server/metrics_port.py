@@ -17,9 +17,9 @@ from oncelog.server.broker import Broker, bracketed
 from oncelog.server.doorway import Doorway
 from oncelog.server.exposition import exposition
 from oncelog.server.exposure import Exposure
+from oncelog.server.listener import address_refused
 from oncelog.server.tls import LOOK_MS
 from oncelog.server.web_proofs import Unproven, WebProofs
-from oncelog.settings import SettingsError
 
 HANDSHAKES: Final = 2 * MAX_OPEN
 ASKS: Final = 'WWW-Authenticate: Basic realm="oncelog", charset="UTF-8"'
@@ -65,8 +65,7 @@ class MetricsPort:
         try:
             self.port = await self._server.start(self._host, self.port)
         except OSError as error:
-            where = f"{self._host}:{self.port}"
-            raise SettingsError(f"cannot serve metrics on {where}: {error.strerror or error}") from error
+            raise address_refused("serve metrics", self._host, self.port, error) from error
         if self._doorway is not None:
             self._broker.housekeeping.every(LOOK_MS, self._doorway.look)
 
