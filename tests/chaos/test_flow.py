@@ -27,8 +27,8 @@ def test_the_flow_writes_what_the_audit_expects_of_it(tmp_path: Path) -> None:
     """Each row once, counted within its bucket, and those of a bucket in their order; each timer once, with what waited
     for it; whatever crashes."""
     flow = flow_of("chaos", "chaos-written", PARTITIONS)
-    numbers = flow.parts[0].branches[0].source
-    written = flow.parts[-1].sinks[0]
+    numbers = flow.program.parts[0].branches[0].source
+    written = flow.program.parts[-1].sinks[0]
     sent = [numbers.sent(None, str(number), 10 * number) for number in range(120)]
     with Server() as server:
         watch = watching(server, tmp_path, flow.simulate(sent, end=END_MS, crashes=True)[written])
@@ -75,5 +75,5 @@ def watching(server: Server, folder: Path, rows: Iterable[tuple[Any, Any]]) -> F
 @pytest.mark.parametrize("value", ["", "-1", "1.5", "x", "٣"])
 def test_what_is_no_number_is_passed_over(value: str) -> None:
     flow = flow_of("chaos", "chaos-written", PARTITIONS)
-    numbers = flow.parts[0].branches[0].source
-    assert flow.simulate([numbers.sent(None, value)])[flow.parts[-1].sinks[0]] == []
+    numbers = flow.program.parts[0].branches[0].source
+    assert flow.simulate([numbers.sent(None, value)])[flow.program.parts[-1].sinks[0]] == []

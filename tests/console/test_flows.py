@@ -35,7 +35,7 @@ def test_a_flow_with_its_cells(shown: Shown) -> None:
     own.send(range(40, 45))
     (row,) = shown.view(flows_view, search="told")["flows"]
     assert (row["flow"], row["stages"], row["cells_in_all"], row["runs"], row["open_runs"]) == ("told", 2, 5, 1, 0)
-    assert (row["order"], row["trouble"], row["code"]) == ("run", None, own.flow().code)
+    assert (row["order"], row["trouble"], row["code"]) == ("run", None, own.flow().program.code)
     found = shown.view(flow_view, topic=row["topic"])
     first, last = (
         [each for each in found["cells"] if each["stage"] == stage] for stage in ("orders", own.between.name)
@@ -46,7 +46,7 @@ def test_a_flow_with_its_cells(shown: Shown) -> None:
     assert {each["lag"] for cell in told["cells"] for each in cell["inputs"] if each["topic"] == hidden} == {None}
     assert sum(cell["written"] for cell in first) == sum(cell["written"] for cell in last) == 40
     assert all(cell["has_left"] and cell["trouble"] is None and cell["commit"] for cell in first)
-    assert all(cell["code"] == own.flow().code and cell["committed_ms"] > 0 for cell in first)
+    assert all(cell["code"] == own.flow().program.code and cell["committed_ms"] > 0 for cell in first)
 
 
 def test_one_that_is_at_work_and_paused(shown: Shown) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from oncelog.flow import Context, Dead, Flow, Topic, json_of, text
 from oncelog.flow.backfilling import beside
+from oncelog.flow.simulating import simulate
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,14 @@ def billing() -> Flow:
 
 def test_it_makes_the_same_elsewhere() -> None:
     flow = billing()
-    again = beside(flow, "may", INTO)
-    live, done = flow.simulate(SENT), again.simulate(SENT, crashes=True)
+    again = beside(flow.program, "may", INTO)
+    live, done = flow.simulate(SENT), simulate(again, SENT, crashes=True)
     assert sorted(map(repr, done[INTO[sums]])) == sorted(map(repr, live[sums])) and len(live[sums]) == len(SENT)
     assert {topic.name for part in again.parts for topic in part.sinks} == {"grouped-may", "sums-again", "dead-again"}
     assert [part.flow for part in again.parts] == 3 * ["billing-may"]
     assert list(done.files) == ["s3://b"] and list(live.files) == ["s3://a"]
-    assert {topic.name for part in flow.parts for topic in part.sinks} == {"grouped", "sums", "dead"}
-    assert again.code == flow.code
+    assert {topic.name for part in flow.program.parts for topic in part.sinks} == {"grouped", "sums", "dead"}
+    assert again.code == flow.program.code
 
 
 def without(*names: Any) -> dict[Any, Any]:
@@ -68,9 +69,9 @@ def without(*names: Any) -> dict[Any, Any]:
 )
 def test_what_would_meet_the_live_one_is_refused(into: dict[Any, Any], words: str) -> None:
     with pytest.raises(ValueError, match=f"flow billing, backfill may: .*{words}"):
-        beside(billing(), "may", into)
+        beside(billing().program, "may", into)
 
 
 def test_times_in_the_wrong_order_are_refused() -> None:
     with pytest.raises(ValueError, match="nothing is since 5 and before 5"):
-        beside(billing(), "may", INTO, since_ms=5, until_ms=5)
+        beside(billing().program, "may", INTO, since_ms=5, until_ms=5)

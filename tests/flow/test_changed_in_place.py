@@ -69,7 +69,7 @@ def test_a_run_that_is_undone_begins_again_with_the_state_before_it() -> None:
     """What a run changes may not fit a commit: then it is done again, in part."""
     flow = Flow("f", version="1")
     flow.read(clicks).step("seen", Seen, counted).write(counts)
-    (duty,) = duties_of(flow)
+    (duty,) = duties_of(flow.program)
     work, entries = PartWork(duty.part, 0), Entries({})
     work.begin(entries, [-1])
     records = Records(range(5), [b"anna"] * 5, [b"1"] * 5, [1] * 5)

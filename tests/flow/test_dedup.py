@@ -140,7 +140,7 @@ def add_more(money: MoreMoney, each: Paid, at: Context[str]) -> tuple[MoreMoney,
 
 def run(flow: Flow, state: dict[bytes, bytes], amount: int) -> list[bytes | None]:
     """One record of anna's in a life of its own: what is written."""
-    (part,) = flow.parts
+    (part,) = flow.program.parts
     work = PartWork(part, 0)
     work.begin(state, [-1])
     stepped = work.run(0, Records([0], [b"anna"], [json_of(Paid).encode(Paid("", amount))], [0]), 1)

@@ -98,7 +98,7 @@ def test_late_records_are_counted() -> None:
     flow = Flow("f", version="1")
     one = Topic("one", text, raw)
     flow.read(one).files("/place")
-    work = PartWork(flow.parts[0], 0)
+    work = PartWork(flow.program.parts[0], 0)
     work.begin({}, [BEGIN_MS + HOUR_MS])
     times = [BEGIN_MS, BEGIN_MS + HOUR_MS, BEGIN_MS + 1, BEGIN_MS + 2 * HOUR_MS]
     stepped = work.run(0, Records(range(4), [b"k"] * 4, [b"v"] * 4, times), 10)
@@ -130,7 +130,7 @@ def test_records_as_they_come_have_the_columns_that_spark_gives_them() -> None:
     flow = Flow("f", version="1")
     plain = Topic("plain", raw, raw)
     flow.read(plain).files("/place")
-    work = PartWork(flow.parts[0], 2)
+    work = PartWork(flow.program.parts[0], 2)
     work.begin({}, [-1])
     (found,) = work.run(0, Records([4, 5], [b"k", None], [None, b"v"], [BEGIN_MS] * 2), 10).files
     times = [datetime(2026, 6, 21, tzinfo=UTC)] * 2
@@ -152,7 +152,7 @@ def test_columns_give_the_same_rows_as_lists() -> None:
         Records(range(1, 4), keys, values, times[1:]),
         Records(columns.offset[1:].data, columns.key[1:], columns.value[1:], columns.timestamp_ms[1:].data),
     ):
-        work = PartWork(flow.parts[0], 2)
+        work = PartWork(flow.program.parts[0], 2)
         work.begin({}, [-1])
         found.append([(each.folder, each.rows.to_pydict()) for each in work.run(0, records, 10).files])
     assert found[0] == found[1] and len(found[0]) == 2

@@ -293,6 +293,6 @@ def test_a_table_that_nothing_is_written_of_is_no_input() -> None:
     stream = flow.read(orders)
     stream.join(flow.table(customers), rank)
     stream.map(lambda order: Ranked(order.amount)).write(ranked)
-    (part,) = flow.parts
+    (part,) = flow.program.parts
     assert [branch.source.name for branch in part.inputs] == ["orders"]
     assert not part.has_plan

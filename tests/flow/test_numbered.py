@@ -73,7 +73,7 @@ def few_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ran(flow: Flow, state: dict[bytes, bytes], *runs: Records) -> list[tuple[Any, ...]]:
-    work = PartWork(flow.parts[0], 0)
+    work = PartWork(flow.program.parts[0], 0)
     work.begin(state, [-1])
     found = []
     for number, records in enumerate(runs):
@@ -108,7 +108,7 @@ def test_they_come_to_the_same(otherwise: Dead | None) -> None:
 
 def test_what_cannot_be_worked_on_is_named_and_nothing_of_its_run_is_left() -> None:
     for brought in (as_columns, Records._make):
-        work = PartWork(flow_of().parts[0], 0)
+        work = PartWork(flow_of().program.parts[0], 0)
         work.begin({}, [-1])
         with pytest.raises(Unworkable, match="offset 2 of names: ValueError: it is bad"):
             work.run(0, brought(records_of(b"anna", b"bob", b"bad")), 1)
@@ -130,7 +130,7 @@ def test_an_update_that_cannot_be_encoded_is_named_and_none_is_sent_twice() -> N
     flow = Flow("f", version="1")
     flow.read(NAMES).count("count").write(Topic("counts", text, Codec("no two", encode, int), partitions=3))
     updates = {b"count\0k1": b"1", b"count\0k0": b"2"}
-    work = PartWork(flow.parts[0], 0)
+    work = PartWork(flow.program.parts[0], 0)
     work.begin({}, [-1])
     work.run(0, as_columns(records_of(b"anna")), 1)
     with pytest.raises(Unworkable, match="the update that commit 4 writes for b'k0': ValueError: two"):
@@ -230,7 +230,7 @@ def test_a_cell_keeps_nothing_of_the_records_that_it_has_taken(brought: Callable
 
     flow = Flow("f", version="1")
     flow.read(Topic("in", raw, raw)).step("pass", int, lambda _, value, at: (1, [value])).write(Topic("out", raw, raw))
-    work = PartWork(flow.parts[0], 0)
+    work = PartWork(flow.program.parts[0], 0)
     work.begin({}, [-1])
     values = [b"value %d" % at for at in range(10)]
     records = brought(records_of(*values)._replace(values=Kept(values)))
@@ -353,7 +353,7 @@ def test_whatever_comes_and_is_undone_they_come_to_the_same(
     monkeypatch.setattr(entries, "MOST_BEHIND", chance.choice([0, 2]))
     flow = made_flow(made, dead)
     stood = {b"old\0k%d" % at: b"%d" % at for at in range(20)}
-    plain, columns = PartWork(flow.parts[0], 0), PartWork(flow.parts[0], 0)
+    plain, columns = PartWork(flow.program.parts[0], 0), PartWork(flow.program.parts[0], 0)
     state, journal, commits = dict(stood), dict(stood), Commits(dict(stood))
     plain.begin(state, [-1])
     columns.begin(commits.entries, [-1])
@@ -445,7 +445,7 @@ def test_a_state_of_another_type_is_named_and_stays(made: str) -> None:
     flow = made_flow(made)
     records = Records([0, 1], [b"k1", b"k2"], [b'{"amount":1}', b'{"amount":2}'], [5, 6])
     for brought in (records, as_columns(records)):
-        work = PartWork(flow.parts[0], 0)
+        work = PartWork(flow.program.parts[0], 0)
         work.begin({b"s\0k2": b'"seven"'}, [-1])
         with pytest.raises(Unworkable, match=r"offset 1 of orders: what the step 's' has kept for its key .*Expected"):
             work.run(0, brought, 1)

@@ -144,7 +144,7 @@ def test_two_parts_with_one_name_are_refused() -> None:
 def test_other_codecs_are_other_code() -> None:
     one, other = billing(), Flow("billing", version="1")
     other.read(events).write(Topic("out", text, one_of(Order, Payment)))
-    assert one.code == billing().code != other.code
+    assert one.program.code == billing().program.code != other.program.code
 
 
 def test_a_flow_can_be_sent_to_another_process() -> None:
@@ -155,7 +155,7 @@ def test_a_flow_can_be_sent_to_another_process() -> None:
         "most", Owed, lambda most, balance: Owed(max(most.amount, balance.owed)), size_ms=10
     ).map(lambda window: Balance(window.state.amount, window.end_ms)).write(Topic("most", text, json_of(Balance)))
     there = pickle.loads(cloudpickle.dumps(flow))
-    assert there.code == flow.code
+    assert there.program.code == flow.program.code
     assert there.simulate(SENT)[balances] == flow.simulate(SENT)[balances]
 
 
@@ -253,14 +253,14 @@ def test_a_stream_that_is_written_nowhere_is_refused_with_its_line(how: Callable
     with pytest.raises(ValueError, match=words):
         flow_with(how).simulate(SENT)
     with pytest.raises(FlowRefused, match=words):
-        Layout(flow_with(how))
+        Layout(flow_with(how).program)
 
 
 def test_a_stream_may_end_where_it_is_passed_through_a_topic_or_taken_by_another() -> None:
     flow = billing()
     orders = flow.read(ledger, name="x").only(Order)
     orders.merge("both", flow.read(ledger_of_orders)).map(lambda order: Balance(order.amount, 0)).write(balances)
-    assert not flow.loose
+    assert not flow.program.loose
     passed = Flow("f", version="1")
     passed.read(events).through(ledger, key=lambda event: event.customer)
     assert len(passed.simulate(SENT)[ledger]) == len(SENT)

@@ -78,7 +78,7 @@ def reminding() -> Flow:
 
 
 def working(flow: Flow, state: Kept, marks: Sequence[int] = (-1,)) -> PartWork:
-    work = PartWork(flow.parts[0], 0)
+    work = PartWork(flow.program.parts[0], 0)
     work.begin(state, marks)
     return work
 
@@ -271,8 +271,8 @@ def test_a_stage_tells_the_time_to_those_behind_it_that_ask() -> None:
     events = flow.read(amounts).through(ledger, key=lambda event: str(event.of))
     events.step("owed", Owed, book, on_timer=remind).write(overdue)
     flow.read(ledger, name="again").write(lates)
-    first, asks, other = flow.parts
-    assert [flow.tells_time(each) for each in (first, asks, other)] == [True, False, False]
+    first, asks, other = flow.program.parts
+    assert [flow.program.tells_time(each) for each in (first, asks, other)] == [True, False, False]
     assert [each.has_plan for each in (first, asks, other)] == [False, True, False]
     assert replace(LIMITS).tell_time_every_ms == 1_000
 

@@ -63,10 +63,10 @@ def test_windows_close_where_one_partition_of_the_source_stays_empty(stage: Call
 @pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
 def test_behind_what_a_commit_says_stands_nothing_older(stage: Callable[[Clicks], Clicks]) -> None:
     flow = flow_of(stage)
-    duties = duties_of(flow)
+    duties = duties_of(flow.program)
     said = 0
     for seed in range(scaled(3)):
-        world = World(duties, topics_of(duties, flow, SENT), end_ms=END_MS, dice=Dice(seed))
+        world = World(duties, topics_of(duties, flow.program, SENT), end_ms=END_MS, dice=Dice(seed))
         world.run()
         said += sum(commits_hold(world, duty.stage.journal) for duty in duties)
     assert said > scaled(3)

@@ -88,7 +88,7 @@ def test_what_came_of_a_call_is_told_from_the_commit_like_all_else() -> None:
 def work_of(totals: Totals, topic: Topic[str, Any]) -> PartWork:
     flow = Flow("f", version="1", otherwise=Dead("dead"))
     totals(flow.read(orders)).write(topic)
-    (part,) = flow.parts
+    (part,) = flow.program.parts
     work = PartWork(part, 0)
     work.begin({}, [-1])
     return work

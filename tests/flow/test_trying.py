@@ -49,7 +49,7 @@ SENT = [
 TAKEN = [each for each in SENT[:-1] if each.topic is orders]
 
 
-def flow(add: Callable[[Owed, Order], Owed] = lambda owed, order: Owed(owed.amount + order.amount)) -> Flow:
+def flow(add: Callable[[Owed, Order], Owed] = lambda owed, order: Owed(owed.amount + order.amount)) -> Program:
     """A merge, a regrouping with what cannot be worked on, a state, windows and totals."""
 
     def book(owed: Owed, order: Order, _: Context[str]) -> tuple[Owed | None, list[Owed]]:
@@ -63,7 +63,7 @@ def flow(add: Callable[[Owed, Order], Owed] = lambda owed, order: Owed(owed.amou
     again = made.read(orders, name="again")
     again.window("w", Owed, add, size_ms=50).write(windows)
     made.read(refunds, name="counted").count("n").write(counts)
-    return made
+    return made.program
 
 
 def ran(program: Program, sent: Iterable[Sent] = SENT, seed: int | None = None) -> Topics:
@@ -130,8 +130,8 @@ def test_a_plan_that_was_left_in_its_middle_is_gone_through_once() -> None:
     """Half of the only range is committed, with the whole of it as what is left."""
     made = Flow("f", version="1")
     made.read(orders).merge("all", made.read(refunds)).write(between)
-    topics = ran(made, ONE_PLACE)
-    (duty,) = [each for each in duties_of(made) if topics[each.inputs[0]].end]
+    topics = ran(made.program, ONE_PLACE)
+    (duty,) = [each for each in duties_of(made.program) if topics[each.inputs[0]].end]
     past = past_in(topics, duty)
     assert past is not None
     plan = Plan([Range(0, 0, 6)], [], 0)
@@ -179,10 +179,10 @@ def test_it_goes_on_from_where_compaction_left_all_that_was_written_later(dirty:
     assert dirty < 4 or sum(each.commits for each in found) > len(found)
 
 
-def one_stage(function: Callable[[Order], list[Order]], otherwise: Dead | None = None) -> Flow:
+def one_stage(function: Callable[[Order], list[Order]], otherwise: Dead | None = None) -> Program:
     made = Flow("f", version="1", otherwise=otherwise)
     made.read(orders).flat_map(function).write(between)
-    return made
+    return made.program
 
 
 ONE_PLACE = [orders.sent("o1", Order("anna", at), at) for at in range(6)]
@@ -276,10 +276,10 @@ def test_input_that_retention_took_is_not_tried_on() -> None:
     assert not trial(duty, topics, past).outputs_differ
 
 
-def joining(function: Callable[[Order, Owed], Order]) -> Flow:
+def joining(function: Callable[[Order, Owed], Order]) -> Program:
     made = Flow("f", version="1")
     made.read(orders).join(made.table(owed_by), function).write(between)
-    return made
+    return made.program
 
 
 @pytest.mark.parametrize("seed", [None, *range(10)])
@@ -300,10 +300,10 @@ def test_a_join_is_tried_with_the_rows_that_stand_in_its_commits(seed: int | Non
     assert most != MOST or (sum(each.same for each in same) > 0 and any(each.outputs_differ for each in other))
 
 
-def filing(function: Callable[[Order], Order]) -> Flow:
+def filing(function: Callable[[Order], Order]) -> Program:
     made = Flow("f", version="1")
     made.read(orders, wait_ms=50).map(function).files("s3://lake", rows=Order, every_ms=5, most_records=4)
-    return made
+    return made.program
 
 
 def test_files_are_compared_row_by_row_with_those_that_stand_there() -> None:
@@ -332,10 +332,10 @@ def test_files_are_compared_row_by_row_with_those_that_stand_there() -> None:
     assert differ.place.topic == "s3://lake" and (differ.comes.key or b"").startswith(b"hour=1970-01-01T01/orders-f")
 
 
-def calling(function: Callable[[Order, Context[str]], Order]) -> Flow:
+def calling(function: Callable[[Order, Context[str]], Order]) -> Program:
     made = Flow("f", version="1")
     made.read(orders).call(function, name="rate").write(between)
-    return made
+    return made.program
 
 
 @pytest.mark.parametrize("seed", [None, *range(5)])

@@ -71,7 +71,7 @@ def test_a_flow_is_run_to_its_end_listed_and_described(billing: Billing, written
     assert all(cell["holder"]["has_left"] and not cell["holder"]["may_be_at_work"] for cell in first["cells"])
     assert sum(cell["written"] for cell in first["cells"]) == 40 and not any(cell["late"] for cell in first["cells"])
     head, *lines = oncelog("flow describe", billing.name).lines
-    assert all(line.split()[-2:] == [billing.flow().code, "left"] for line in lines[:5])
+    assert all(line.split()[-2:] == [billing.flow().program.code, "left"] for line in lines[:5])
     assert "WRITTEN" in head and "LATE" in head
 
 

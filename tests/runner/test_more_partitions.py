@@ -136,6 +136,6 @@ def test_a_member_of_a_group_says_the_same_and_so_does_who_goes_on_for_another(b
     assert str(failure).count(f"flow {billing.name}, stage orders: its input {billing.orders.name} has 3 part") == 1
     cells = {"orders": range(2), billing.between.name: range(3)}
     share = Share(cells, Tenancy(SystemClock().now().wall_ms, 0))
-    task = running.Run(Engine(billing.flow(), billing.properties, None, until_end=False, share=share))
+    task = running.Run(Engine(billing.flow().program, billing.properties, None, until_end=False, share=share))
     assert str(until(task.exception, "the same word")) == str(failure)
     task.stop()

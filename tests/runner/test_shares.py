@@ -34,7 +34,7 @@ def sharing(
 ) -> Run:
     cells = {stage.format(billing.name): each for stage, each in HALVES[half].items()}
     share = Share(cells, Tenancy(1, 0), start=start)
-    return Run(Engine(flow, billing.properties, "run", until_end=until_end, share=share))
+    return Run(Engine(flow.program, billing.properties, "run", until_end=until_end, share=share))
 
 
 def test_two_processes_come_to_the_end_together(servers: str, topic: str) -> None:
@@ -81,7 +81,8 @@ def test_the_end_of_a_stage_elsewhere_is_its_goodbye_and_no_commit_before_it(
     monkeypatch.setattr(Requests, "send", sending)
     cells: tuple[Mapping[str, list[int]], ...] = ({"orders": [0, 1]}, {totals.name: [0]})
     for run in [
-        Run(Engine(flow, billing.properties, "run", until_end=True, share=Share(each, Tenancy(1, 0)))) for each in cells
+        Run(Engine(flow.program, billing.properties, "run", until_end=True, share=Share(each, Tenancy(1, 0))))
+        for each in cells
     ]:
         run.await_termination(60)
     assert held
@@ -94,7 +95,7 @@ def test_members_take_over_from_a_process_whose_clock_was_an_hour_ahead(servers:
     billing.make_topics()
     every = {"orders": range(2), f"{topic}-by-customer": range(3)}
     share = Share(every, Tenancy(SystemClock().now().wall_ms + HOUR_MS, 0))
-    ahead = Run(Engine(billing.flow(), billing.properties, None, until_end=False, share=share))
+    ahead = Run(Engine(billing.flow().program, billing.properties, None, until_end=False, share=share))
     billing.send(range(20))
     billing.wait_for(20)
     ahead.stop()
@@ -115,7 +116,11 @@ def test_a_holder_without_input_ends_when_another_has_taken_over(
     billing.make_topics()
     every = {"orders": range(2), f"{topic}-by-customer": range(3)}
     first, second = (
-        Run(Engine(billing.flow(), billing.properties, None, until_end=False, share=Share(every, Tenancy(start, 0))))
+        Run(
+            Engine(
+                billing.flow().program, billing.properties, None, until_end=False, share=Share(every, Tenancy(start, 0))
+            )
+        )
         for start in (1, 2)
     )
     with pytest.raises(FlowFailed, match="was taken over by a run that started later"):
@@ -129,7 +134,7 @@ def test_what_one_start_began_ends_when_the_register_says_so(servers: str, topic
     billing.send(range(50))
     start = uuid4().hex
     runs = [sharing(billing.flow(), billing, half, start=start, until_end=False) for half in (0, 1)]
-    driver = Engine(billing.flow(), billing.properties, "run", until_end=False, share=Share({}, Tenancy(1, 0)))
+    driver = Engine(billing.flow().program, billing.properties, "run", until_end=False, share=Share({}, Tenancy(1, 0)))
     thread = LoopThread("driver")
     thread.run(driver.begin(thread.call_soon))
     thread.run(driver.agreement.stop(start))
@@ -157,7 +162,7 @@ def test_the_commits_of_others_are_looked_for_from_the_end_of_their_journals(
 
     monkeypatch.setattr(Cluster, "read", reading)
     share = Share({}, Tenancy(1, 0), follows_all=True)
-    driver = Run(Engine(billing.flow(), billing.properties, "noon", until_end=True, share=share))
+    driver = Run(Engine(billing.flow().program, billing.properties, "noon", until_end=True, share=share))
     until(lambda: driver.last_progress is not None and driver.last_progress["stages"]["orders"]["commits"] > 0, "looks")
     driver.stop()
     assert read and min(read) > 0 and len(read) > 5, read
@@ -175,7 +180,7 @@ def test_a_foreign_record_in_a_journal_does_not_end_those_who_watch_it(
     with Producer(billing.properties) as producer:
         producer.produce(f"oncelog.flow.{topic}.orders", key=COMMIT, value=b"no commit", partition=0)
     share = Share({}, Tenancy(1, 0), follows_all=True)
-    driver = Run(Engine(billing.flow(), billing.properties, "noon", until_end=True, share=share))
+    driver = Run(Engine(billing.flow().program, billing.properties, "noon", until_end=True, share=share))
     until(lambda: driver.last_progress is not None and driver.last_progress["stages"]["orders"]["commits"] > 0, "looks")
     until(lambda: "of its journal is passed over" in caplog.text, "the record is told of")
     driver.stop()

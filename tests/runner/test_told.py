@@ -11,7 +11,7 @@ from tests.runner.flows import Billing
 
 
 def test_a_wait_for_other_code_is_told_once_with_the_cells_that_wait(caplog: pytest.LogCaptureFixture) -> None:
-    told = ToldOnce(Layout(Billing("b", "nowhere:1").flow()))
+    told = ToldOnce(Layout(Billing("b", "nowhere:1").flow().program))
     for waits_s in ([0, 0, 0], [600, 0, 0], [599, 598, 0], [598, 597, 2], [597, 596, 0], [0, 0, 0], [500, 500, 500]):
         holders: Any = [SimpleNamespace(waits_ms=each * 1_000) for each in waits_s]
         told.waits(holders)

@@ -11,7 +11,6 @@ import pytest
 from oncelog.client import Consumer, Producer, TopicPartition
 from oncelog.embedded import Server
 from oncelog.flow import Context, Flow, Topic, json_of, text
-from oncelog.flow.program import Program
 from tests.cli.running import Oncelog, Said
 from tests.runner.flows import Billing, Order, Owed, book
 
@@ -62,9 +61,9 @@ def billing(servers: str, topic: str) -> Billing:
 
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch) -> Tried:
-    def run(billing: Billing, program: Program, *options: str) -> Said:
+    def run(billing: Billing, flow: Flow, *options: str) -> Said:
         module = ModuleType("tried_flow")
-        vars(module)["flow"] = program
+        vars(module)["flow"] = flow
         monkeypatch.setitem(sys.modules, "tried_flow", module)
         return Oncelog(billing.servers).run("flow try", "tried_flow:flow", *options)
 

@@ -99,7 +99,7 @@ class FlowWatch(PipelineWatch):
 
     @property
     def _first_timer(self) -> int:
-        """From here on a number stands for what a timer wrote."""
+        """The first number that stands for what a timer wrote."""
         return super().most_rows
 
     def due_of(self, numbers: Numbers) -> Numbers:
@@ -117,7 +117,7 @@ class FlowWatch(PipelineWatch):
 
     @cached_property
     def _layout(self) -> Layout:
-        return Layout(flow_of(self._options.topic, self.topic, self._options.partitions))
+        return Layout(flow_of(self._options.topic, self.topic, self._options.partitions).program)
 
     @property
     def topics(self) -> list[str]:

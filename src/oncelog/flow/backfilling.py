@@ -3,19 +3,17 @@
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from oncelog.flow.parts import EARLIEST, Branch, Node, Part
 from oncelog.flow.program import Program
 from oncelog.flow.topics import Dead, Topic
 
-P = TypeVar("P", bound=Program)
-
 Target = Topic[Any, Any] | Dead | str  # a topic, by its name too, or the URL of files
 
 
 class Moved:
-    """Where each topic of a flow is, beside it."""
+    """The places of a flow's topics, beside it."""
 
     def __init__(self, program: Program, name: str, into: Mapping[Target, Target]) -> None:
         self._program, self._name = program, name
@@ -90,8 +88,13 @@ def name_beside(flow: str, name: str) -> str:
 
 
 def beside(
-    program: P, name: str, into: Mapping[Target, Target], *, since_ms: int | None = None, until_ms: int | None = None
-) -> P:
+    program: Program,
+    name: str,
+    into: Mapping[Target, Target],
+    *,
+    since_ms: int | None = None,
+    until_ms: int | None = None,
+) -> Program:
     """What it passes `through` are topics of its own too. `since_ms` and `until_ms`: of its inputs that were, by the
     times that the log has for them."""
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:

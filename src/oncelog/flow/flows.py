@@ -2,12 +2,18 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, TypeVar
 
+from oncelog.arguments import as_whole, check_kind, number_within
 from oncelog.flow.backfilling import Target, beside
-from oncelog.flow.program import Program
+from oncelog.flow.operations.join import MOST_ROWS, kept
+from oncelog.flow.parts import EARLIEST, LATEST, Branch, Node
+from oncelog.flow.program import A_TOPIC, Program, Stream, Table
 from oncelog.flow.simulating import SEEDS, Crashes, Simulated, simulate
-from oncelog.flow.topics import Sent
+from oncelog.flow.topics import Dead, Sent, Topic
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 SIGNALLED: Final = 128  # and the number: as a shell says of a process that ended by a signal
 
@@ -53,7 +59,60 @@ class Run(Protocol):
     def work(self) -> int | None: ...
 
 
-class Flow(Program):
+class Flow:
+    """`program` is what was written down; it goes to those who run it, and they never see a Flow."""
+
+    def __init__(self, name: str, *, version: str, otherwise: Dead | None = None) -> None:
+        """`otherwise`: where records go that cannot be worked on. Without it the cell stops at one."""
+        self.program = Program(name, version=version, otherwise=otherwise)
+
+    @property
+    def name(self) -> str:
+        return self.program.name
+
+    @property
+    def version(self) -> str:
+        return self.program.version
+
+    def read(
+        self,
+        topic: Topic[K, V],
+        *,
+        name: str | None = None,
+        wait_ms: int = 0,
+        otherwise: Dead | None = None,
+        headers: bool = False,
+        start: Literal["earliest", "latest"] | int = "earliest",
+    ) -> Stream[K, V]:
+        """`wait_ms`: how much older than those before it a record may be, and still be in time. `headers`: functions
+        look at them, as `at.headers`. `start`: where a flow that has never read it begins, and where it was then; a
+        number is a time in milliseconds, by the times that the log has."""
+        program, what = self.program, f"flow {self.name}: read"
+        check_kind(what, topic, Topic, A_TOPIC)
+        wait_ms = number_within(f"{what} of {topic.name}: wait_ms", wait_ms, 0)
+        begins = start if start in (EARLIEST, LATEST) else as_whole(start)
+        if begins is None or (isinstance(begins, int) and begins < 0):
+            raise ValueError(
+                f"flow {self.name}: {topic.name} is read from start={start!r}; it is {EARLIEST!r}, {LATEST!r}, or a "
+                "time in milliseconds since 1970"
+            )
+        program.codecs += [topic.key.name, topic.value.name]
+        otherwise = program.dead_letters(otherwise)
+        branch = Branch(topic, wait_ms=wait_ms, otherwise=otherwise, has_headers=headers, start=begins)
+        return program.begin(name or topic.name, (branch,))
+
+    def table(
+        self, topic: Topic[K, V], *, name: str | None = None, most: int = MOST_ROWS, otherwise: Dead | None = None
+    ) -> Table[K, V]:
+        """The last value of each key of a compacted topic, for streams to be joined with; a null value deletes. A
+        partition has `most` rows at most, which are state of its cell."""
+        program = self.program
+        check_kind(f"flow {self.name}: table", topic, Topic, A_TOPIC)
+        name = name or topic.name
+        program.codecs.append(topic.key.name)
+        keeps = Node(kept(name, program.claim_state(name, topic.value), topic.partitions, most))
+        return Table(name, Branch(topic, (keeps,), otherwise=program.dead_letters(otherwise), is_table=True))
+
     def run(
         self,
         properties: Mapping[str, Any],
@@ -63,16 +122,14 @@ class Flow(Program):
         run_id: str | None = None,
         **options: Any,
     ) -> None:
-        """In this process, until Ctrl-C or SIGTERM; with `until="end"` up to where its inputs end now. A run with a
+        """Run in this process, until Ctrl-C or SIGTERM; with `until="end"` up to where its inputs end now. A run with a
         `run_id` that was begun before is the same run and has its ends; one that is finished is not repeated.
         A run with `until` that a signal stops early raises SystemExit, so that nobody takes it for finished.
         `metrics="HOST:PORT"`: Prometheus text is served at /metrics there.
 
         With a Spark session the cells are at work in Spark's tasks: `tasks=` says in how many at a time, by default all
         slots but one, and `tenure=` for how many seconds a task holds its cells (300)."""
-        signalled = self.start(properties, spark=spark, until=until, run_id=run_id, **options).work()
-        if signalled is not None and until is not None:
-            raise SystemExit(SIGNALLED + signalled)
+        _work(self.start(properties, spark=spark, until=until, run_id=run_id, **options), until)
 
     def start(
         self,
@@ -84,12 +141,7 @@ class Flow(Program):
         **options: Any,
     ) -> Run:
         """The same, and returns once its cells are at work."""
-        # The room of the runner stands above this one, which is pure: it is found by its name, when it is needed.
-        if spark is not None:
-            options |= {"spark": spark}
-        room = "oncelog.runner" if spark is None else "oncelog.spark.flows"
-        started: Run = import_module(room).start(self, properties, until=until, run_id=run_id, **options)
-        return started
+        return _started(self.program, properties, spark=spark, until=until, run_id=run_id, **options)
 
     def stream(
         self,
@@ -100,10 +152,11 @@ class Flow(Program):
         run_id: str | None = None,
         **options: Any,
     ) -> Any:
-        """On Spark as a real StreamingQuery, which this returns: a batch is a tenancy (`tenure=`, 60 seconds), with
-        `until="end"` the only one, by `availableNow`. `start` with a session serves those who need no query better."""
+        """Run on Spark as a real StreamingQuery, which this returns: a batch is a tenancy (`tenure=`, 60 seconds), with
+        `until="end"` the only one, by `availableNow`. Where no query is needed, `start` with a session serves
+        better."""
         return import_module("oncelog.spark.flows").stream(
-            self, properties, spark=spark, until=until, run_id=run_id, **options
+            self.program, properties, spark=spark, until=until, run_id=run_id, **options
         )
 
     def backfill(
@@ -120,8 +173,8 @@ class Flow(Program):
         """Another run of the same flow, beside the live one: over what its inputs got since a time and before another
         (from their start, up to now), into other topics, with state of its own. `into` says where all that it writes
         goes instead. Called again with the same name it goes on, and one that is finished is not repeated."""
-        other = beside(self, name, into, since_ms=since_ms, until_ms=until_ms)
-        other.run(properties, spark=spark, until="end", run_id=name, **options)
+        other = beside(self.program, name, into, since_ms=since_ms, until_ms=until_ms)
+        _work(_started(other, properties, spark=spark, until="end", run_id=name, **options), "end")
 
     def simulate(
         self,
@@ -137,4 +190,27 @@ class Flow(Program):
         also lets it go on behind the one that follows, and makes histories by chance: a seed is the order in which
         cells take turns and inputs grow, and the faults. All of them must come to what the functions make of the input
         once; what does not is told, as short as it can be made."""
-        return simulate(self, sent, end, crashes=crashes, seeds=seeds)
+        return simulate(self.program, sent, end, crashes=crashes, seeds=seeds)
+
+
+def _started(
+    program: Program,
+    properties: Mapping[str, Any],
+    *,
+    spark: Any,
+    until: str | None,
+    run_id: str | None,
+    **options: Any,
+) -> Run:
+    # The room of the runner stands above this one, which is pure: it is found by its name, when it is needed.
+    if spark is not None:
+        options |= {"spark": spark}
+    room = "oncelog.runner" if spark is None else "oncelog.spark.flows"
+    started: Run = import_module(room).start(program, properties, until=until, run_id=run_id, **options)
+    return started
+
+
+def _work(run: Run, until: str | None) -> None:
+    signalled = run.work()
+    if signalled is not None and until is not None:
+        raise SystemExit(SIGNALLED + signalled)

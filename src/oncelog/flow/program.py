@@ -15,18 +15,18 @@ from typing import Any, Final, Generic, Literal, TypeVar, cast, overload
 
 from crc32c import crc32c
 
-from oncelog.arguments import as_whole, check_kind, check_text, number_within
+from oncelog.arguments import check_kind, check_text, number_within
 from oncelog.clock import MINUTE_MS
 from oncelog.flow.codecs import Codec, json_of, kind_of, shape_of
 from oncelog.flow.functions import check_begins, check_function, check_outputs, check_type
 from oncelog.flow.operations.call import calling
 from oncelog.flow.operations.dedup import in_header, without_known_ids, without_lower_offsets
-from oncelog.flow.operations.join import MOST_ROWS, joined, kept
+from oncelog.flow.operations.join import joined
 from oncelog.flow.operations.state import with_state, with_timers
 from oncelog.flow.operations.totals import add, count_columns, latest_columns, one, replace, sum_columns, totals
 from oncelog.flow.operations.windows import Window, in_time, windows
 from oncelog.flow.operations.windows import late as late_ones
-from oncelog.flow.parts import EARLIEST, LATEST, OTHER, SAME, Branch, FileSink, Node, Part, Sink
+from oncelog.flow.parts import OTHER, SAME, Branch, FileSink, Node, Part, Sink
 from oncelog.flow.scope import Context, Make, Push, Scope
 from oncelog.flow.stepping import Old, Upgrade
 from oncelog.flow.topics import Dead, Topic
@@ -89,7 +89,7 @@ class Stream(Generic[K, V]):
         return self._then(make, gives=OTHER)
 
     def only(self, kind: type[V2]) -> "Stream[K, V2]":
-        """Those of one type: the branches of a fan-out."""
+        """Keep values of this type: the branches of a fan-out."""
         check_type(self._what("only"), kind)
 
         def make(then: Push, _: Scope) -> Push:
@@ -98,8 +98,8 @@ class Stream(Generic[K, V]):
         return self._then(make, gives=kind)
 
     def call(self, function: Callable[[V, Context[K]], V2], *, name: str = "call") -> "Stream[K, V2]":
-        """With a function that need not give the same for the same: it asks a service, or chance. What follows from
-        its answer is sent from the commit, once. After a crash it may be asked again, with the same `at.id`."""
+        """Call a function that need not give the same for the same: it asks a service, or chance. What follows from its
+        answer is sent from the commit, once. After a crash it may be asked again, with the same `at.id`."""
         self._refuse_behind_totals(name)
         self._takes(name, function, "value", "at")
         stream: Stream[K, V2] = self._then(calling(self._flow.claim_name(name), function), repeats=False)
@@ -111,7 +111,7 @@ class Stream(Generic[K, V]):
         return self._totals(name, json_of(int), add, one, count_columns, reads_values=False)
 
     def sum(self, name: str, of: Callable[[V], N]) -> "Stream[K, N]":
-        """Of each key, told at commits."""
+        """The sum of a number of each key's values, told at commits."""
         self._takes(name, of, "value")
         columns = sum_columns(self._part.branches[0].source.value.decode, of)
         return self._totals(name, cast(Codec[N], json_of(cast(type[N], int | float))), add, of, columns)
@@ -143,8 +143,9 @@ class Stream(Generic[K, V]):
         on_timer: Callable[[S, K, Context[K]], tuple[S | None, Iterable[V2]]] | None = None,
         upgrade: Upgrade[Any, S] | None = None,
     ) -> "Stream[K, V2]":
-        """With a state for each key, that `state()` makes where there is none. As None it goes, and its timers too. New
-        fields with defaults are read as these; after any other change of shape: another name, and `upgrade`."""
+        """Work with a state for each key, that `state()` makes where there is none. As None it goes, and its timers
+        too. New fields with defaults are read as these; after any other change of shape: another name, and
+        `upgrade`."""
         self._refuse_behind_totals(name)
         check_begins(self._flow.name, name, state)
         self._takes(name, function, "state", "value", "at")
@@ -162,8 +163,8 @@ class Stream(Generic[K, V]):
     def dedup(
         self, name: str, id: Callable[[V], str], *, most: int = MOST_IDS, keep_ms: int | None = None
     ) -> "Stream[K, V]":
-        """Without those whose id came before, in the same partition. The newest `most` ids of each partition are kept,
-        and with `keep_ms` none that is older than the newest by more."""
+        """Leave out records whose id came before, in the same partition. The newest `most` ids of each partition are
+        kept, and with `keep_ms` none that is older than the newest by more."""
         self._refuse_behind_totals(name)
         self._takes(name, id, "value")
         codec = self._flow.claim_state(name, json_of(int))
@@ -172,8 +173,8 @@ class Stream(Generic[K, V]):
     def dedup_offsets(
         self, name: str, source: Callable[[V, Context[K]], tuple[str, int]] = in_header
     ) -> "Stream[K, V]":
-        """Without those that a copier wrote before: it said where each comes from, by a source and a rising offset. By
-        default that is the header `oncelog.source`. One number is kept for each source."""
+        """Leave out records that a copier wrote before: it said where each comes from, by a source and a rising offset.
+        By default that is the header `oncelog.source`. One number is kept for each source."""
         self._refuse_behind_totals(name)
         self._takes(name, source, "value", "at")
         return self._then(without_lower_offsets(name, source, self._flow.claim_state(name, json_of(int))))
@@ -232,8 +233,8 @@ class Stream(Generic[K, V]):
         self, table: Table[K, T], function: Callable[[V, T | None], V2], *, left: Literal[True]
     ) -> "Stream[K, V2]": ...
     def join(self, table: Table[K, Any], function: Callable[[V, Any], V2], *, left: bool = False) -> "Stream[K, V2]":
-        """With the row that a table has for the key. Without one a record goes no further; with `left` the function
-        gets None for it. Which rows are there by then is planned, so a crash changes nothing of it."""
+        """Join each record with the row that a table has for its key. Without one a record goes no further; with `left`
+        the function gets None for it. Which rows are there by then is planned, so a crash changes nothing of it."""
         check_kind(self._what("join"), table, Table, "a table of this flow, such as flow.table(customers)")
         self._refuse_behind_totals(f"join with {table.name}")
         self._takes(f"join with {table.name}", function, "value", "row")
@@ -330,7 +331,7 @@ class Program:
         check_text(f"flow {name}: its version", version, "1")
         self.name, self.version = name, version
         self.otherwise: Dead | None = None
-        self.otherwise = self._dead_letters(otherwise)
+        self.otherwise = self.dead_letters(otherwise)
         self.codecs: list[str] = []
         self.since_ms: int | None = None  # of its inputs: what the log had before is left out
         self.until_ms: int | None = None  # where it comes to an end: it ends where they had this time, else now
@@ -339,7 +340,7 @@ class Program:
 
     @property
     def parts(self) -> list[Part]:
-        """Those that write something."""
+        """The parts that write something."""
         return [part for part in self._begun.values() if part.files or any(node.sinks for node in part.root.below)]
 
     @property
@@ -358,7 +359,7 @@ class Program:
 
     @property
     def calls(self) -> dict[str, list[Node]]:
-        """By name; several of one that was merged."""
+        """The nodes of each call, by its name; several of one that was merged."""
         found: dict[str, list[Node]] = {}
         for node in (node for part in self.parts for node in part.nodes if node.call):
             found.setdefault(node.call, []).append(node)
@@ -380,44 +381,6 @@ class Program:
         """The version and a fingerprint of the codecs: a holder with another one waits for those before it."""
         return f"{self.version}-{crc32c(' '.join(self.codecs).encode()):08x}"
 
-    def read(
-        self,
-        topic: Topic[K, V],
-        *,
-        name: str | None = None,
-        wait_ms: int = 0,
-        otherwise: Dead | None = None,
-        headers: bool = False,
-        start: Literal["earliest", "latest"] | int = "earliest",
-    ) -> Stream[K, V]:
-        """`wait_ms`: how much older than those before it a record may be, and still be in time. `headers`: functions
-        look at them, as `at.headers`. `start`: where a flow that has never read it begins, and where it was then; a
-        number is a time in milliseconds, by the times that the log has."""
-        what = f"flow {self.name}: read"
-        check_kind(what, topic, Topic, A_TOPIC)
-        wait_ms = number_within(f"{what} of {topic.name}: wait_ms", wait_ms, 0)
-        begins = start if start in (EARLIEST, LATEST) else as_whole(start)
-        if begins is None or (isinstance(begins, int) and begins < 0):
-            raise ValueError(
-                f"flow {self.name}: {topic.name} is read from start={start!r}; it is {EARLIEST!r}, {LATEST!r}, or a "
-                "time in milliseconds since 1970"
-            )
-        self.codecs += [topic.key.name, topic.value.name]
-        otherwise = self._dead_letters(otherwise)
-        branch = Branch(topic, wait_ms=wait_ms, otherwise=otherwise, has_headers=headers, start=begins)
-        return self.begin(name or topic.name, (branch,))
-
-    def table(
-        self, topic: Topic[K, V], *, name: str | None = None, most: int = MOST_ROWS, otherwise: Dead | None = None
-    ) -> Table[K, V]:
-        """The last value of each key of a compacted topic, for streams to be joined with; a null value deletes. A
-        partition has `most` rows at most, which are state of its cell."""
-        check_kind(f"flow {self.name}: table", topic, Topic, A_TOPIC)
-        name = name or topic.name
-        self.codecs.append(topic.key.name)
-        keeps = Node(kept(name, self.claim_state(name, topic.value), topic.partitions, most))
-        return Table(name, Branch(topic, (keeps,), otherwise=self._dead_letters(otherwise), is_table=True))
-
     def begin(
         self, name: str, branches: tuple[Branch, ...], *, repeats: bool = True, files: FileSink | None = None
     ) -> Stream[Any, Any]:
@@ -427,7 +390,7 @@ class Program:
     def become(self, parts: Iterable[Part]) -> None:
         self._begun = {part.name: part for part in parts}
 
-    def _dead_letters(self, otherwise: Dead | None) -> Dead | None:
+    def dead_letters(self, otherwise: Dead | None) -> Dead | None:
         takes = 'where they go, such as Dead("orders.dead")'
         check_kind(f"flow {self.name}: otherwise", otherwise, (Dead, NoneType), takes)
         return otherwise or self.otherwise

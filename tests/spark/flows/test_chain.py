@@ -67,7 +67,7 @@ def context(monkeypatch: pytest.MonkeyPatch) -> Context:
 
 
 async def chained(context: Context, *, left_s: float) -> tuple[Chained, "asyncio.Task[None]"]:
-    engine = Chained(Billing("b", "nowhere:1").flow(), context, left_s=left_s)
+    engine = Chained(Billing("b", "nowhere:1").flow().program, context, left_s=left_s)
     chain = asyncio.ensure_future(engine.chain(0, engine.shares[0]))
     for _ in range(2):
         await engine.begun.acquire()
@@ -90,7 +90,7 @@ async def test_a_task_that_hangs_is_cancelled_when_its_successor_is_over(
 
 async def waiting_for_the_spare_slot(context: Context) -> tuple[Chained, "asyncio.Task[None]"]:
     """Another share has it."""
-    engine = Chained(Billing("b", "nowhere:1").flow(), context, left_s=driving.EARLY_S / 2)
+    engine = Chained(Billing("b", "nowhere:1").flow().program, context, left_s=driving.EARLY_S / 2)
     await engine.spare.acquire()
     chain = asyncio.ensure_future(engine.chain(0, engine.shares[0]))
     await engine.begun.acquire()
@@ -142,7 +142,7 @@ async def test_a_stop_that_the_register_does_not_take_cancels_the_jobs(
 ) -> None:
     """Brokers hang, or are gone."""
     monkeypatch.setattr(driving, "STOP_S", 0.01)
-    engine = Chained(Billing("b", "nowhere:1").flow(), context, left_s=60)
+    engine = Chained(Billing("b", "nowhere:1").flow().program, context, left_s=60)
     job = engine.begin_job(0, engine.shares[0], 60)
 
     async def said(start: str) -> None:
@@ -157,7 +157,7 @@ async def test_a_stop_that_the_register_does_not_take_cancels_the_jobs(
 
 
 async def test_a_python_of_tasks_that_lacks_a_module_is_soon_given_up_with_what_to_do(context: Context) -> None:
-    engine = Chained(Billing("b", "nowhere:1").flow(), context, left_s=60)
+    engine = Chained(Billing("b", "nowhere:1").flow().program, context, left_s=60)
 
     async def said(start: str) -> None: ...
 
@@ -184,7 +184,7 @@ async def test_a_stop_comes_to_its_end_where_sparks_jvm_has_ended(
 
     monkeypatch.setattr(driving, "STOP_S", 0.01)
     monkeypatch.setattr(context, "cancelJobGroup", refused)
-    engine = Chained(Billing("b", "nowhere:1").flow(), context, left_s=60)
+    engine = Chained(Billing("b", "nowhere:1").flow().program, context, left_s=60)
     engine.begin_job(0, engine.shares[0], 60)
 
     async def hangs(start: str) -> None:

@@ -34,7 +34,7 @@ def billing(server: ServerProcess, topic: str) -> Billing:
 
 
 def test_cells_are_spread_over_the_tasks() -> None:
-    layout = Layout(Billing("b", "nowhere:1").flow())
+    layout = Layout(Billing("b", "nowhere:1").flow().program)
     assert shared_out(layout, 2) == [
         {"orders": [0], "b-by-customer": [0, 2]},
         {"orders": [1], "b-by-customer": [1]},
@@ -123,9 +123,9 @@ def test_a_session_with_one_slot_is_refused(billing: Billing) -> None:
 def test_a_task_that_lost_its_cells_is_not_tried_again(billing: Billing, later_ms: int, failure: str) -> None:
     """To another task of its driver, or to a driver that started later: then its own has to know."""
     billing.send(range(20))
-    layout, until_s = Layout(billing.flow()), wall_s() + 60
+    layout, until_s = Layout(billing.flow().program), wall_s() + 60
     (cells,) = shared_out(layout, 1)
-    first = Tenant(billing.flow(), billing.properties, "", False, cells, 1_000, 1, until_s, 0.0, "")
+    first = Tenant(billing.flow().program, billing.properties, "", False, cells, 1_000, 1, until_s, 0.0, "")
     with ThreadPoolExecutor(1) as beside:
         outcome = beside.submit(first, 0)
         billing.wait_for(20)
@@ -142,9 +142,11 @@ def test_a_task_that_lost_its_cells_is_not_tried_again(billing: Billing, later_m
 def test_a_task_that_waited_for_its_slot_has_its_time_from_then_on(billing: Billing) -> None:
     """Where others have every slot for longer than a tenure, the flow would otherwise stand still for ever."""
     billing.send(range(20))
-    (cells,) = shared_out(Layout(billing.flow()), 1)
+    (cells,) = shared_out(Layout(billing.flow().program), 1)
     over_s = wall_s() - 1
-    late = Tenant(billing.flow(), billing.properties, "", True, cells, 1_000, 1, over_s, 0.0, "", tenure_s=WAITS_S)
+    late = Tenant(
+        billing.flow().program, billing.properties, "", True, cells, 1_000, 1, over_s, 0.0, "", tenure_s=WAITS_S
+    )
     is_complete, stopped, why = json.loads(late(0))
     assert (is_complete, stopped, why) == (True, [], "")
     billing.check(20)

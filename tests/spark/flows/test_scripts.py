@@ -51,8 +51,8 @@ def test_a_flow_arrives_with_its_classes(tmp_path: Path) -> None:
     flow.read(Topic("pages", text, json_of(Page))).files(str(tmp_path))
 
     arrived = sent_over(flow)
-    assert arrived.code == flow.code
-    codec: Any = arrived.parts[0].branches[0].source.value
+    assert arrived.program.code == flow.program.code
+    codec: Any = arrived.program.parts[0].branches[0].source.value
     value = codec.decode(b'{"lines": [{"name": "a", "place": [1]}]}')
     assert (value.lines[0].place.row, value.notes) == (1, [])
     with pytest.raises(ValueError, match="missing required field `lines`"):
@@ -71,7 +71,7 @@ def test_what_cannot_be_sent_is_refused_at_once(begin: Callable[..., object]) ->
     flow = Flow("f", version="1")
     flow.read(lines).map(locked).write(seen)
     with pytest.raises(FlowRefused, match=r"flow f cannot be sent to Spark's tasks: .*lock.* Let its functions make"):
-        begin(flow, {"bootstrap.servers": "nowhere:1"}, spark=None, tasks=1)
+        begin(flow.program, {"bootstrap.servers": "nowhere:1"}, spark=None, tasks=1)
 
 
 @pytest.mark.thorough

@@ -69,7 +69,7 @@ def cleanup(
     flow = made(
         name or f"cleanup-{messy.replace('.', '-')}", messy, read or 1, pristine, written or read or 1, field, most
     )
-    work(to, flow, until, run_id, metrics)
+    work(to, flow.program, until, run_id, metrics)
 
 
 def made(name: str, messy: str, read: int, pristine: str, written: int, field: str | None, most: int) -> "Flow":

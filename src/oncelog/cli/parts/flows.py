@@ -19,8 +19,8 @@ from oncelog.cli.parts.endings import failure, nearest, speaks_to_brokers
 from oncelog.cli.parts.options import Connecting
 
 if TYPE_CHECKING:
-    from oncelog.flow import Flow
     from oncelog.flow.backfilling import Target
+    from oncelog.flow.program import Program
     from oncelog.flow.register import FlowRegister
     from oncelog.runner.looking import CellLook, Looking
     from oncelog.runner.unread import Unread
@@ -39,7 +39,7 @@ damaged_option = click.option(
 
 
 def time_ms(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    """Of an option: as milliseconds since 1970."""
+    """The value of an option as milliseconds since 1970."""
     if value is None or (value.isascii() and value.isdigit()):
         return None if value is None else int(value)
     try:
@@ -71,12 +71,12 @@ def speaks_of_flows(body: Callable[P, T]) -> Callable[P, T]:
     return speaks_to_brokers(run)
 
 
-def loaded(target: str) -> "Flow":
+def loaded(target: str) -> "Program":
     """What MODULE:FLOW names, with modules of this folder, as `python -m` finds them."""
     from oncelog.flow import Flow
 
     module, name = _module_of(target, "MODULE:FLOW, such as billing:flow for `flow` in billing.py")
-    flows = {each: value for each, value in vars(module).items() if isinstance(value, Flow)}
+    flows = {each: value.program for each, value in vars(module).items() if isinstance(value, Flow)}
     if name not in flows:
         is_else = hasattr(module, name)
         known = f"its flows are {', '.join(sorted(flows))}" if flows else "no flow is there"
@@ -85,7 +85,7 @@ def loaded(target: str) -> "Flow":
     return flows[name]
 
 
-def made_calls(flow: "Flow", given: Iterable[str]) -> list[str]:
+def made_calls(flow: "Program", given: Iterable[str]) -> list[str]:
     """The names of those that are made, each NAME or NAME=MODULE:FUNCTION."""
     found = []
     for each in given:
@@ -104,7 +104,7 @@ def made_calls(flow: "Flow", given: Iterable[str]) -> list[str]:
 
 
 def _module_of(target: str, expected: str) -> tuple[ModuleType, str]:
-    """And the name behind the colon."""
+    """The module, and the name behind the colon."""
     module_name, colon, name = target.partition(":")
     if not colon or not module_name or not name:
         raise click.UsageError(f"{target}: expected {expected}")
@@ -157,8 +157,8 @@ def reached(to: Connecting) -> None:
     looked(to, nothing)
 
 
-async def sized(flow: "Flow", into: Mapping[str, str], look: "Looking") -> dict["Target", "Target"]:
-    """Where a backfill writes, by name: a topic of the same kind, with as many partitions as there are."""
+async def sized(flow: "Program", into: Mapping[str, str], look: "Looking") -> dict["Target", "Target"]:
+    """The places that a backfill writes to, by name: a topic of the same kind, with as many partitions as there are."""
     known = (await look.cluster.brokers.refresh()).topics
     written = {sink.name: sink for part in flow.parts for sink in part.sinks}
     return {
@@ -180,7 +180,7 @@ async def register_of(look: "Looking", name: str, *, is_deleted: bool = False) -
 
 
 def moment(time_ms: int | None) -> str | None:
-    """For people."""
+    """The time for people."""
     if time_ms is None or time_ms < 0:
         return None
     try:
@@ -273,7 +273,7 @@ def told_of_unread(flow: str, found: "Unread") -> dict[str, Any]:
 
 
 def told_of_state(stage: str, cell: int, key: bytes, stored: bytes) -> dict[str, Any]:
-    """Of a step with timers these stand before its state, on a line of their own (`flow/stepping.py`)."""
+    """A state for people. Of a step with timers these stand before it, on a line of their own (`flow/stepping.py`)."""
     times, newline, state = stored.partition(b"\n")
     timers = {"timers": _value(times)} if newline else {}
     return {
