@@ -4,11 +4,11 @@ So what is told follows from the commit alone, also after a crash, and wherever 
 taken as columns where nothing comes before.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from oncelog.flow.codecs import Codec
+from oncelog.flow.codecs import Codec, decoded
 from oncelog.flow.messages import Records
 from oncelog.flow.scope import Make, Push, Scope
 from oncelog.flow.stepping import StepStates
@@ -22,7 +22,7 @@ Change = Callable[[Any, Any], Any]  # the total or None, what comes -> the total
 
 
 class Totals(StepStates):
-    """By key; and the greatest event time that was seen, which is the time of what is told."""
+    """The totals of one cell, by key; and the greatest event time that was seen, which is the time of what is told."""
 
     def __init__(self, name: str, codec: Codec[Any], trail: Any, decode_key: Callable[[bytes], Any]) -> None:
         super().__init__(name, codec, trail)
@@ -135,13 +135,8 @@ def count_columns(states: Totals, records: Records) -> None:
 
 def sum_columns(decode: Callable[[bytes], Any], of: Callable[[Any], Any]) -> Columns:
     """One after the other, as sums of fractions hang on their order."""
-    return lambda states, records: _put_all(states, records, add, map(of, _decoded(records, decode)))
+    return lambda states, records: _put_all(states, records, add, map(of, decoded(records.values, decode)))
 
 
 def latest_columns(decode: Callable[[bytes], Any]) -> Columns:
-    return lambda states, records: _put_all(states, records, replace, _decoded(records, decode))
-
-
-def _decoded(records: Records, decode: Callable[[bytes], Any]) -> Iterable[Any]:
-    """None of them is null."""
-    return map(decode, cast(Sequence[bytes], records.values))
+    return lambda states, records: _put_all(states, records, replace, decoded(records.values, decode))
