@@ -24,3 +24,12 @@ def test_every_place_that_it_names_is_there() -> None:
     named = [one or other for one, other in NAMED.findall(read(PAGE))]
     missing = [name for name in named if not any((ROOT / f"{below}{name}").exists() for below in BELOW)]
     assert len(named) > 40 and not missing
+
+
+def test_sequences_are_chosen_in_the_one_file_that_it_names() -> None:
+    chosen = re.compile(r"^(?!\s*self\.)\s*[\w.]+\.next_sequence = |\.stamp\(", re.MULTILINE)
+    paths = [
+        path for room in ("slots", "client", "flow", "spark") for path in (ROOT / "src/oncelog" / room).rglob("*.py")
+    ]
+    found = {path.name for path in paths if chosen.search(path.read_text())}
+    assert found == {"stamping.py"}

@@ -21,7 +21,7 @@ from oncelog.slots.batch import Batch
 from oncelog.slots.lease import FOREVER_MS
 from oncelog.slots.messages import BatchAnswer, Found, LookUp
 from oncelog.slots.partition import Partition
-from oncelog.slots.stamping import cut, raise_generation, stamp_all, stamp_anew
+from oncelog.slots.stamping import cut, go_on_behind, raise_generation, stamp_all, stamp_anew
 from oncelog.slots.standing import deliver, filled_since, not_beyond, report_found, stands_twice
 from oncelog.slots.states import Event
 from oncelog.slots.tenure import Tenure
@@ -267,7 +267,7 @@ def go_on_in_place(partition: Partition, now_ms: int) -> None:
     tenure = partition.tenure
     assert tenure is not None
     partition.has_gap = partition.is_refused = False
-    tenure.next_sequence = partition.open[-1].end_sequence if partition.open else tenure.acknowledged
+    go_on_behind(partition, tenure)
 
 
 def clear_doubts(partition: Partition) -> None:

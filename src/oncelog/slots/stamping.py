@@ -90,7 +90,7 @@ def _may_go_again(partition: Partition, batch: Batch, now_ms: int) -> tuple[bool
 
 
 def stamp_all(partition: Partition, tenure: Tenure) -> None:
-    """So that what another process has sent of what waits is found."""
+    """Stamp all that waits, so that what another process has sent of it is found."""
     while partition.waiting:
         _stamp_first(partition, tenure)
 
@@ -114,6 +114,11 @@ def stamp_anew(partition: Partition, tenure: Tenure, now_ms: int, *, keeps_ident
         partition.context.counters.epoch_bumps += 1
         partition.spent_pid = tenure.identity.pid  # until it turns out that there is a next epoch, which then is held
         partition.tenure = tenure.bumped(now_ms)
+
+
+def go_on_behind(partition: Partition, tenure: Tenure) -> None:
+    """What is open keeps its slots; the next record gets the one behind it, or behind what is surely stored."""
+    tenure.next_sequence = partition.open[-1].end_sequence if partition.open else tenure.acknowledged
 
 
 def raise_generation(tenure: Tenure, generation: int, last_sequence: int) -> None:
