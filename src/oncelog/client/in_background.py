@@ -20,7 +20,7 @@ class InBackground(Generic[T]):
 
     @property
     def is_loading(self) -> bool:
-        """Not in a process that was forked meanwhile: it has no such thread."""
+        """False in a process that was forked meanwhile: it has no such thread."""
         return self._thread is not None and not self._is_over and self._thread.is_alive()
 
     def fetch(self, *, wait: bool = False) -> None:

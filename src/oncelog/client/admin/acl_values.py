@@ -62,7 +62,7 @@ class AclBinding:
 
 @dataclass(frozen=True, slots=True)
 class AclBindingFilter:
-    """Which rules are meant; None and ANY ask nothing."""
+    """A filter for access rules; None and ANY match all."""
 
     restype: ResourceType = ResourceType.ANY
     name: str | None = None

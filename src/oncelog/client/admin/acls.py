@@ -51,7 +51,8 @@ async def create_acls(brokers: "Brokers", wanted: Sequence[AclBinding], timeouts
 async def delete_acls(
     brokers: "Brokers", wanted: Sequence[AclBindingFilter], timeouts: Timeouts
 ) -> Outcomes[AclBindingFilter]:
-    """What each filter took away. Asked once: a second answer would not tell it again."""
+    """Delete the rules that these filters match; returns what each took away. Asked once: a second answer would not
+    tell it again."""
 
     def build(spoken: Any) -> Any:
         filters = tuple(spoken.new("DeleteAclsFilter", **_filter(each)) for each in wanted)

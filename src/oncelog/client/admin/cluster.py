@@ -46,7 +46,7 @@ async def describe_cluster(
 
 
 async def describe_replicas(brokers: "Brokers", timeouts: Timeouts) -> dict[Place, Replicas]:
-    """Of all partitions. Who is eligible is known where DescribeTopicPartitions is."""
+    """The replicas of all partitions. Which are eligible is known from brokers that have DescribeTopicPartitions."""
     try:
         return await _replicas(brokers, timeouts)
     except KafkaException as failure:

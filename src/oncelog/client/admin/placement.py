@@ -9,7 +9,7 @@ Placed = Mapping[Place, Sequence[int]]  # the preferred leader first
 
 
 def without(placed: Placed, leaving: int, brokers: Collection[int]) -> dict[Place, list[int]]:
-    """What that broker has goes to others of these: to the one that has least of them, in its place in the order.
+    """Move what that broker has to others of these: to the one that has least of them, in its place in the order.
     ValueError where there are not enough."""
     loads = _loads(placed, brokers)
     moved: dict[Place, list[int]] = {}
@@ -68,7 +68,7 @@ def _load(loads: Loads, broker: int, *, leads: bool) -> tuple[int, int, int]:
 
 
 def _replica_to_move(now: Mapping[Place, list[int]], loads: Loads) -> tuple[Place, int, int] | None:
-    """From the broker that has most to the one that has least, where those are two or more apart."""
+    """A replica moves from the broker that has most to the one that has least, where these are two or more apart."""
     order = sorted(loads, key=lambda broker: _load(loads, broker, leads=False))
     for least in order:
         for most in reversed(order):
@@ -81,7 +81,7 @@ def _replica_to_move(now: Mapping[Place, list[int]], loads: Loads) -> tuple[Plac
 
 
 def _lead_elsewhere(now: Mapping[Place, list[int]], loads: Loads) -> bool:
-    """By another order of the same replicas. Of the partitions of a broker that is to lead fewer, the one of which the
+    """A broker that leads too many gives one up, by another order of the same replicas: of its partitions the one whose
     other replica leads least."""
     pairs = [
         (loads[replicas[at]]["leads"] - loads[replicas[0]]["leads"], place, at)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """For all attempts of a request together, from now on; and for the broker's own work in each."""
+    """How long all attempts of a request may take together, from now on; and the broker's own work in each of them."""
 
     request_timeout_ms: int
     operation_timeout_ms: int = 0
@@ -40,7 +40,7 @@ class Timeouts:
         return timedelta(milliseconds=self.operation_timeout_ms or self.request_timeout_ms)
 
     async def spend_on(self, doing: Awaitable[T]) -> T:
-        """Once."""
+        """Await it within the time of the request, once."""
         try:
             async with asyncio.timeout(self.left_s):
                 return await doing

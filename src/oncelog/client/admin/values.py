@@ -10,7 +10,7 @@ from oncelog.slots import AnyPlace
 
 
 class ResourceType(IntEnum):
-    """Of what a configuration is, or what an access rule is about."""
+    """The kind of thing that a configuration belongs to, or that an access rule is about."""
 
     ANY = 1  # in filters of rules
     TOPIC = 2
@@ -130,7 +130,7 @@ class GroupOffsets:
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """Where in a partition; -1 where there is no such record."""
+    """A place in a partition; -1 where there is no such record."""
 
     offset: int
     timestamp_ms: int = -1
@@ -196,7 +196,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """Who has a partition."""
+    """Which brokers have a partition."""
 
     leader: int  # -1 where nobody leads
     leader_epoch: int
@@ -207,7 +207,7 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Of a partition, to other brokers."""
+    """A partition on its way to other brokers."""
 
     adding: tuple[int, ...]
     removing: tuple[int, ...]

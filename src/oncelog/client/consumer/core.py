@@ -143,8 +143,8 @@ class Core:
         self.engine.pump()
 
     async def pause(self, places: Iterable[tuple[AnyPlace, Position | None]]) -> None:
-        """What was fetched ahead is let go, so that it does not take the others' room; a resumed partition goes on
-        where the application stands."""
+        """Pause partitions. What was fetched ahead is let go, so that it does not take the others' room; a resumed
+        partition goes on where the application stands."""
         fetcher = self.engine.fetcher
         for partition, position in places:
             if not fetcher.cursors[partition].is_paused:

@@ -206,7 +206,7 @@ def records_from(
 
 
 def time_in(headers: Sequence[tuple[bytes, bytes | None]], name: bytes, own_ms: int) -> int:
-    """Where a header of this name says a time, in decimal milliseconds; else the record's own."""
+    """The time that a header of this name says, in decimal milliseconds; without one the record's own."""
     for key, value in headers:
         if key == name and value is not None and value.isdigit():
             return int(value)

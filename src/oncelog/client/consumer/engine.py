@@ -136,7 +136,8 @@ class Engine:
             self._wake(self.pump)
 
     def damaged(self, chunk: Chunk, position: Position) -> None:
-        """It cannot be read from there on. What is queued behind it is stale at once; the loop fetches it again."""
+        """The chunk cannot be read from there on. What is queued behind it is stale at once; the loop fetches it
+        again."""
         chunk.cut()
         self._wake(lambda: self._fetch_again(chunk, position))
 
@@ -228,7 +229,7 @@ class Engine:
             self.fetcher.metadata_failed(self._now_ms())
 
     def tell_trouble(self, error: KafkaError) -> None:
-        """What keeps the whole consumer from reading, once until something has succeeded."""
+        """Tell what keeps the whole consumer from reading, once until something has succeeded."""
         if error.code() in _TROUBLE and error.code() != self._trouble:
             self._trouble = error.code()
             self.on_trouble(error)

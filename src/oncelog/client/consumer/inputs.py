@@ -187,7 +187,7 @@ class Input:
         return None
 
     def _damaged(self, damaged: Damaged) -> None:
-        """It may be whole another time, or elsewhere."""
+        """Read damaged records once more: they may be whole another time, or elsewhere."""
         chunk, self._tries = self._chunk, self._tries + 1
         self.drop()
         self.end_offset = -1  # it was seen behind what is let go, and comes again
@@ -302,7 +302,7 @@ class Inputs:
                 each.arrived()
 
     def _drain(self) -> None:
-        """What was fetched goes to its partition."""
+        """Give what was fetched to its partition."""
         arrived: dict[AnyPlace, Input] = {}
         while (event := self._engine.next_event()) is not None:
             if isinstance(event, Told):

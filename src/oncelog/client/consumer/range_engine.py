@@ -41,7 +41,7 @@ class RangeEngine:
     """Made and used in the reader's thread; the engine itself works on the loop of its connections."""
 
     def __init__(self, client: Warm, partition: AnyPlace, start: int, end: int, *, topic_id: str = "") -> None:
-        """What other topics of this name hold is not read where there is a `topic_id`."""
+        """With a `topic_id` no other topic of this name is read."""
         self._client = client
         self._topic_id = UUID(topic_id) if topic_id else None
         self._partition = partition
@@ -77,7 +77,7 @@ class RangeEngine:
         raise AssertionError("a range begins at an offset")
 
     def close(self) -> None:
-        """Not waited for: nothing that goes on is of any use, nor does it do harm."""
+        """Close without waiting: what still goes on is of no use, and does no harm."""
         self._client.thread.call_soon(self._end_engine)
 
     def _end_engine(self) -> None:

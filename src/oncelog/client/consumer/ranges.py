@@ -213,7 +213,7 @@ class _Reader:
         self._progress()
 
     def _damaged(self, chunk: Chunk, damaged: Damaged) -> None:
-        """It may be whole another time, or elsewhere; not for ever."""
+        """Read damaged records once more, but not for ever: they may be whole another time, or elsewhere."""
         self._damaged_tries += 1
         if self._damaged_tries == DAMAGED_TRIES:
             words = f"{self._asked}: what was fetched at offset {max(self._at, damaged.offset)} is damaged: {damaged}"

@@ -191,14 +191,15 @@ class Subscription:
         await done
 
     async def _let_go(self, partitions: frozenset[AnyPlace], is_lost: bool) -> None:
-        """What the callback has not given back itself. Of lost ones nothing is committed: they are someone else's."""
+        """Give back what the callback has not given back. Of lost partitions nothing is committed: they are someone
+        else's."""
         left = [each for each in partitions if each in self._core.engine.fetcher.cursors]
         if not is_lost:
             await self._reader.commit_what_was_read(left)
         await self._reader.release(left)
 
     async def _take(self, added: frozenset[AnyPlace]) -> None:
-        """What the callback has not assigned itself, from the committed offsets."""
+        """Assign what the callback has not assigned, from the committed offsets."""
         places = self._core.engine.fetcher.cursors
         await self._core.assign_more((each, STORED, -1) for each in sorted(added) if each not in places)
 

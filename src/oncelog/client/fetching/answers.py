@@ -163,7 +163,8 @@ def _strayed(events: Events, cursor: Cursor, claimed: int, limits: FetchLimits, 
 
 
 def _report_cut_off(events: Events, cursor: Cursor, records: memoryview, limits: FetchLimits) -> None:
-    """What ends before all that was asked for is there was not cut off by the broker: the length is not true."""
+    """Report records that are cut off. Where they end before all that was asked for is there, that was not the broker:
+    the length is not true."""
     if len(records) < cursor.max_bytes:
         why = f"the batch at offset {cursor.offset} claims more bytes than the {len(records)} that came: it is damaged"
         report(events, cursor, ErrorCodes._BAD_MSG, why)

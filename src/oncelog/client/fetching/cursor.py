@@ -129,7 +129,7 @@ class Cursor:
         self.asking = 0
 
     def led_by(self, leader: Leader) -> None:
-        """What metadata says. It may come from a broker that lags behind what is known already."""
+        """Take in what metadata says. It may come from a broker that lags behind what is known already."""
         if leader.topic_id != self.topic_id:
             # Another topic of the same name: neither epochs nor offsets of the old one mean anything in it.
             if self.topic_id is not None:

@@ -80,7 +80,8 @@ class Fetcher:
         self._cursors[partition].start_at(offset, epoch)
 
     def fetch_again(self, chunk: Chunk, offset: int, epoch: int, now_ms: int) -> None:
-        """What it brought cannot be read from this offset on. It may be whole another time, or elsewhere."""
+        """Fetch again from this offset, from which on the chunk cannot be read. It may be whole another time, or
+        elsewhere."""
         cursor = chunk.cursor
         if chunk.version == cursor.version and self._cursors.get(chunk.partition) is cursor:
             cursor.start_at(offset, epoch)
@@ -157,7 +158,7 @@ class Fetcher:
         return request_id
 
     def _ready(self, cursors: Iterable[Cursor], now_ms: int) -> dict[int, list[Cursor]]:
-        """Those of whom something can be asked now, by their leaders."""
+        """The cursors of which something can be asked now, by their leaders."""
         ready: dict[int, list[Cursor]] = {}
         for cursor in cursors:
             if not cursor.asking and cursor.due_ms <= now_ms and cursor.leader != NO_NODE:
@@ -226,8 +227,8 @@ class Fetcher:
     # What has arrived
 
     def leaders(self, found: Mapping[AnyPlace, Leader], refused: Mapping[AnyPlace, int], now_ms: int) -> None:
-        """What metadata says, asked for or not: the leaders, and why there is none. Only an answer is followed by
-        a pause: what was known before may lack a topic that is new to this consumer."""
+        """Take in what metadata says, asked for or not: the leaders, and why there is none. Only an answer is followed
+        by a pause: what was known before may lack a topic that is new to this consumer."""
         if self._metadata_asked:
             self._metadata_asked = False
             self._metadata_due_ms = now_ms + self.limits.retry_backoff_ms

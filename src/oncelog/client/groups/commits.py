@@ -157,8 +157,8 @@ async def commit_to_group(
     *,
     timeout_ms: int | None = None,
 ) -> dict[AnyPlace, int]:
-    """By the group's coordinator, which the client keeps; one that has moved is raised, and the next who asks looks for
-    another."""
+    """Commit by the group's coordinator, which the client keeps. Where it has moved, that is raised, and the next
+    commit looks for another one."""
     async with brokers.coordinators.at(group_id) as node_id:
         codes = await commit_offsets(brokers, node_id, group_id, offsets, member, timeout_ms=timeout_ms)
         for code in filter(has_moved, codes.values()):

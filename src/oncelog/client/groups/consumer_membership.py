@@ -256,7 +256,7 @@ class ConsumerMembership(Participant):
         self._on(event)
 
     def _forget(self) -> None:
-        """What was said and answered counts no more: the member is out of that group."""
+        """Forget what was said and answered: the member is out of that group."""
         self._epoch, self._is_known = JOINS, False
         self._asked, self._finding = None, None
         self._said = self._said_wanted = None
@@ -272,7 +272,7 @@ class ConsumerMembership(Participant):
             self._on(Event.WANTS)
 
     def _report_once(self, error: KafkaError) -> None:
-        """Until a heartbeat is taken, or something else is wrong: it is tried again and again."""
+        """Report an error once, until a heartbeat is taken or something else is wrong: it is tried again and again."""
         if error.code() != self._reported:
             self._reported = error.code()
             self._report(error)
@@ -339,7 +339,7 @@ class ConsumerMembership(Participant):
         return self.state is State.RECONCILING and self._reconcile()
 
     def _reconcile(self) -> bool:
-        """What is given back is said before anything is taken on."""
+        """Say what is given back, before anything is taken on."""
         if self._has - self._to_have:
             return self._take(self._has - self._to_have, is_lost=False)
         if self._said != self._has:

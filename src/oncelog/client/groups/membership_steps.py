@@ -150,7 +150,7 @@ class Beaten:
 
 @dataclass(frozen=True, slots=True)
 class FindNames:
-    """Of topics that are known by their ids."""
+    """The names of topics are wanted that are known by their ids."""
 
     request_id: int
     topic_ids: frozenset[UUID]

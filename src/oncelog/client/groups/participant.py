@@ -56,7 +56,7 @@ class Participant(ABC):
 
     @abstractmethod
     def _look_at_clocks(self, now_ms: int) -> None:
-        """What happens because nothing else did."""
+        """Do what is due because nothing else happened."""
 
     @abstractmethod
     def _next(self) -> bool:
@@ -65,7 +65,7 @@ class Participant(ABC):
 
     @abstractmethod
     def _beat(self, now_ms: int) -> None:
-        """What goes on while the application is called, too."""
+        """Do what goes on while the application is called, too."""
 
     def _answered(self, request_id: int) -> Asked | None:
         """The request that this answers. Answers to what was given up meanwhile say nothing."""

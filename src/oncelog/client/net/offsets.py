@@ -64,7 +64,7 @@ async def offsets_at(
     read_committed: bool,
     no_partition: int = KafkaError.UNKNOWN_TOPIC_OR_PART,
 ) -> dict[PlaceT, OffsetFound]:
-    """Where each time is. `no_partition`: the code of a partition that its topic does not have."""
+    """The offset of each time. `no_partition`: the code for a partition that its topic does not have."""
 
     async def ask_node(node_id: int, asked: list[PlaceT]) -> Outcomes[PlaceT]:
         wanted = {place: times[place] for place in asked}
@@ -101,7 +101,7 @@ async def list_offsets(
     replica_id: int = CONSUMER,
     timeout_ms: int | None = None,
 ) -> list[OffsetFound]:
-    """Once, of one leader; each partition comes with its leader's epoch and a time."""
+    """Ask one leader, once; each partition comes with its leader's epoch and a time."""
     topics = with_topics((partition, (epoch, time)) for partition, epoch, time in asked)
 
     def build(spoken: RequestSchema) -> Any:
@@ -144,7 +144,7 @@ async def list_offsets(
 async def epoch_ends(
     brokers: "Brokers", node_id: int, asked: Iterable[tuple[AnyPlace, int, int]]
 ) -> list[EpochEndFound]:
-    """Once, of one leader; each partition comes with its leader's epoch and the epoch in question."""
+    """Ask one leader, once; each partition comes with its leader's epoch and the epoch in question."""
     topics = with_topics((partition, (leader_epoch, epoch)) for partition, leader_epoch, epoch in asked)
 
     def build(spoken: RequestSchema) -> Any:

@@ -62,7 +62,7 @@ class Pool:
         return [each for (_, its_purpose), each in self._open.items() if its_purpose == purpose]
 
     def endpoints(self) -> set[Endpoint]:
-        """Where connections lead, or are about to."""
+        """The endpoints that connections lead to, or are about to."""
         return {endpoint for endpoint, _ in (*self._open, *self._opening.keys())}
 
     def failures(self, endpoint: Endpoint) -> int:

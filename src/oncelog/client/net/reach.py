@@ -50,7 +50,8 @@ class OutOfReach:
             _log.info("%s: reached", endpoint)
 
     def has_been(self, endpoint: Endpoint) -> bool:
-        """Where it was of use, an end without an answer is one of the broker's, and no refusal of this client."""
+        """A connection to this endpoint has been of use: if it ends without an answer, that is no refusal of this
+        client."""
         return (endpoint.host, endpoint.port) in self._reached
 
     def forget_others(self, addresses: set[Address]) -> None:

@@ -256,7 +256,7 @@ async def until_heard(
 
 
 class _Answer(NamedTuple):
-    """So that an answer is not taken for a failure, whatever it is."""
+    """An answer in a wrapping, so that it is not taken for a failure, whatever it is."""
 
     value: Any
 

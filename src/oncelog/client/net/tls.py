@@ -80,7 +80,7 @@ def _load_own_certificate(context: ssl.SSLContext, settings: "ClientSettings") -
 
 
 def _has_key(path: str) -> bool:
-    """What cannot be read is told when it is loaded."""
+    """Whether the file has a key. True where it cannot be read: that is told when it is loaded."""
     with suppress(OSError):
         return b"PRIVATE KEY-----" in Path(path).read_bytes()
     return True

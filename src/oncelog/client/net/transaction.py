@@ -46,7 +46,7 @@ class Transaction:
         return self._partitions.issuperset(places)
 
     async def add(self, places: Iterable[Place]) -> None:
-        """They may be written to from now on."""
+        """Add partitions, which may be written to from now on."""
         new = sorted(set(places) - self._partitions)
         if not new:
             return
@@ -72,7 +72,7 @@ class Transaction:
         self._partitions.update(new)
 
     async def end(self, *, commits: bool) -> None:
-        """Once this is answered it is decided, whichever process dies."""
+        """End the transaction. Once this is answered it is decided, whichever process dies."""
 
         def build(spoken: Any) -> Any:
             name, (pid, epoch, _) = self.name

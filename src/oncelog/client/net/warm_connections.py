@@ -98,7 +98,7 @@ def cool(used: Warm) -> None:
 
 
 def _surplus() -> list[Warm]:
-    """Those that are too many, the least used first; what is in use stays."""
+    """The connections that are too many, the least used first; one that is in use stays."""
     gone = [key for key, each in kept.items() if each.users == 0][: max(0, len(kept) - MOST)]
     return [kept.pop(key) for key in gone]
 

@@ -59,7 +59,8 @@ class Budget:
         return self.taken_bytes - self._returned_bytes
 
     def has_room(self, size_bytes: int) -> bool:
-        """What is larger than the whole bound fits while there is nothing else, or it never would."""
+        """Whether there is room. A record larger than the whole bound fits while there is nothing else, or it never
+        would."""
         fits = self.taken_messages < self.ceiling_messages and self.taken_bytes + size_bytes <= self.ceiling_bytes
         return fits or self.messages == 0
 

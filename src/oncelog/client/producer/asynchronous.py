@@ -219,7 +219,7 @@ class AsyncProducer(Face):
                 waiting.set_result(None)
 
     def _tell(self, error: KafkaError) -> None:
-        """What the application's function raises is told by its loop; the engine's turn goes on."""
+        """Call the application's function on its loop, which tells what it raises; the engine's turn goes on."""
         if self._settings.error_cb is not None:
             self._engine.loop.call_soon(self._settings.error_cb, error)
 

@@ -83,7 +83,7 @@ class BulkSend:
 
     @property
     def ranges(self) -> list[Range]:
-        """Where the delivered rows are, by partition and offset."""
+        """The places of the delivered rows, by partition and offset."""
         with self._lock:
             found = sorted(self._ranges)
         merged: list[Range] = []

@@ -145,7 +145,7 @@ class Closing:
         return records
 
     def _take(self, partition: Unbatched, *, everything: bool) -> None:
-        """What makes a whole batch becomes a chunk; with `everything` the rest does, too."""
+        """Make chunks of what fills whole batches; with `everything` of the rest, too."""
         if everything:
             partition.is_wanted = False
             partition.most_entries = self._most_entries
@@ -191,7 +191,7 @@ class Closing:
     # --- from the engine's thread
 
     def close_due(self, now_s: float) -> None:
-        """What has lingered long enough."""
+        """Close the chunks that have lingered long enough."""
         if self._refused:
             refused, self._refused = self._refused, set()
             self._refused.update(each for each in refused if each.chunks and not self.close(each))

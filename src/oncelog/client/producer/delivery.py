@@ -70,7 +70,7 @@ class Records:
     rows: Rows | None = None  # of its table
 
     def give_back(self, budget: Budget) -> None:
-        """They are done."""
+        """Give their room back: they are done."""
         budget.give_back(self.size_bytes, self.count, is_bulk=self.handle is not None)
 
     def cut(self, count: int) -> "tuple[Records, Records]":
@@ -144,7 +144,7 @@ class ProducedMessage:
         return self._report.records.partition
 
     def offset(self) -> int:
-        """Where it stands, or OFFSET_INVALID where that is not known."""
+        """The record's offset, or OFFSET_INVALID where that is not known."""
         base = self._report.base_offset
         return base + self._at if base >= 0 else OFFSET_INVALID
 
@@ -304,7 +304,7 @@ class _Calls:
 
 
 class _Callbacks:
-    """Those of a batch's records that are due, in the order of the records."""
+    """The callbacks of a batch's records that are due, in the order of the records."""
 
     __slots__ = ("_at", "_report", "records")
 

@@ -145,7 +145,7 @@ class Engine:
         return self._topics.open(name)
 
     def flush(self, by: int) -> None:
-        """While anybody flushes (+1 when it begins, -1 when it is over) nothing lingers."""
+        """Nothing lingers while anybody flushes (+1 when that begins, -1 when it is over)."""
         self.closing.flushes += by
         self.wake()
 
@@ -160,7 +160,7 @@ class Engine:
         self.wake()
 
     async def close(self) -> None:
-        """What is not delivered by now is reported as given up."""
+        """Close, and report as given up what is not delivered by now."""
         self._unheard.is_closing = True
         self.purge(in_queue=True, in_flight=True)
         self._unheard.say()
@@ -371,7 +371,7 @@ class Engine:
         self.saving.failed(batch, error)
 
     def report_failed(self, batch: Batch, error: KafkaError) -> None:
-        """It is stored, or something in its place is; what that is was not what it should be."""
+        """Report a batch of a replay that failed: it is stored, or something else stands in its place."""
         known = KafkaError(error.code(), error.str(), fatal=error.fatal(), maybe_stored=True)
         self._report(batch.payload, known, batch)  # type: ignore[arg-type]
 
@@ -401,7 +401,7 @@ class Engine:
         return self._loop
 
     def keep_times(self) -> None:
-        """Which records were given a time by the user is to be known of every batch."""
+        """Keep of every batch which of its records were given a time by the user."""
         self.closing.keeps_times = True
 
     def pin_topic(self, name: str, topic_id: UUID | None, count: int, prepare: Prepare) -> None:
@@ -472,7 +472,8 @@ class Engine:
             self._report(self.closing.records(Unbatched(topic.name, each.partition), list(each.row)), error)
 
     def _gone(self, partitions: Sequence[Unbatched]) -> None:
-        """What was meant for them is reported, and what is under way as perhaps stored: nobody leads them any more."""
+        """Report what was meant for partitions that are gone, and what is under way as perhaps stored: nobody leads
+        them any more."""
         error = KafkaError(KafkaError._UNKNOWN_PARTITION)
         for partition in partitions:
             for records in self.closing.drop(partition):

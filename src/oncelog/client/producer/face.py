@@ -53,7 +53,7 @@ class Face:
         return True
 
     def init_transactions(self, *_: object, **__: object) -> NoReturn:
-        """Not there, though confluent-kafka's producers have it: the error says what to do instead."""
+        """Refused, though confluent-kafka's producers have it: the error says what to do instead."""
         raise KafkaException(KafkaError(KafkaError._NOT_IMPLEMENTED, NO_TRANSACTIONS))
 
     begin_transaction = commit_transaction = abort_transaction = send_offsets_to_transaction = init_transactions

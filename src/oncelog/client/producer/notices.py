@@ -33,7 +33,7 @@ class Repeats:
         self._trouble = None
 
     def late(self) -> KafkaError:
-        """That the time of a record is over, and what was in the way."""
+        """The error of a record whose time is over: what was in the way."""
         return error_of(KafkaError._MSG_TIMED_OUT, None if self._trouble is None else self._trouble.str())
 
     def tell(self, error: KafkaError) -> None:

@@ -94,7 +94,7 @@ class Requests:
         return connection
 
     def connected(self, node_id: int) -> Connection | None:
-        """What `send` writes to at once."""
+        """The connection that `send` writes to at once."""
         connection = self._connections.get(node_id)
         return None if connection is None or connection.is_closed or node_id in self._waiting else connection
 
@@ -224,7 +224,7 @@ def _refused(request: Produce, failure: KafkaException) -> list[BatchAnswer]:
 def _by_topic(
     request: Produce, names: dict[str, bytes]
 ) -> tuple[list[tuple[bytes, list[tuple[int, Any]]]], dict[bytes, str]]:
-    """What is sent for each topic, and which topics these are."""
+    """The records to send for each topic, and which topics these are."""
     topics: dict[bytes, list[tuple[int, Any]]] = {}
     asked: dict[bytes, str] = {}
     for batch in request.batches:

@@ -25,6 +25,6 @@ ALIASES: Final[Mapping[str, str]] = {alias: known.name for known in PROPERTIES.v
 
 
 def for_role(properties: Mapping[str, Any], role: str) -> dict[str, Any]:
-    """Without what concerns only clients of another role; what nobody knows stays, and is refused."""
+    """The properties without those that concern only clients of another role. An unknown one stays, and is refused."""
     known = {name: PROPERTIES.get(ALIASES.get(name, name)) for name in properties}
     return {name: value for name, value in properties.items() if (each := known[name]) is None or each.is_for(role)}

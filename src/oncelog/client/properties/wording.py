@@ -52,7 +52,7 @@ def _boolean(text: str) -> bool:
 
 
 def _integer(text: str) -> int:
-    """As C reads them: 0x is hexadecimal, a leading 0 octal, unless a digit says otherwise."""
+    """An integer as C reads it: 0x is hexadecimal, a leading 0 octal, unless a digit says otherwise."""
     found = _INTEGER.fullmatch(text)
     if not found:
         raise ValueError(text)

@@ -53,7 +53,7 @@ class OffsetsKeeper:
         return self._member is not None
 
     def forget(self) -> None:
-        """What the group holds is to be looked at again before anything is committed."""
+        """Look again at what the group holds, before anything is committed."""
         self._member = None
 
     async def _ask(self, name: str, build: Any, versions: tuple[int, int], *, purpose: str = "") -> Any:
@@ -121,9 +121,9 @@ class OffsetsKeeper:
             raise
 
     async def leave(self) -> None:
-        """So that the group has no member: it may be deleted, and a reset of its offsets is for its users. By both ids:
-        one who was fenced takes nobody along. What is under way is refused, as that of who was fenced; looking decides.
-        """
+        """Leave the group, so that it has no member: then it may be deleted, and users may reset its offsets. By both
+        ids, so that a fenced process takes nobody along. What is under way is refused, as for a fenced one; looking
+        decides."""
         member, self._member = self._member, None
         if member is None:
             return

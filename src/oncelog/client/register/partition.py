@@ -59,7 +59,7 @@ class Log(Protocol):
 
     @property
     def servers(self) -> str:
-        """Which nobody may answer at."""
+        """The brokers' addresses, for messages that say that nobody answers there."""
 
     async def partition_count(self) -> int:
         """How many there are now; 0 where there is no such topic."""

@@ -84,7 +84,7 @@ class TopicKeeper(Generic[R]):
         await self.patiently(self._log.bounds, lag_s=inf)  # which waits until it is known everywhere, and led
 
     async def check_config(self) -> None:
-        """That the topic keeps what is written, as far as we may know: somebody else may have made it."""
+        """Check that the topic keeps what is written, as far as we may know: somebody else may have made it."""
         policy = await self._log.cleanup_policy()
         if policy not in (None, "compact"):
             raise self._kind.refused(
@@ -171,8 +171,8 @@ class TopicKeeper(Generic[R]):
     # --- appending
 
     async def append(self, known: R, pairs: Iterable[tuple[bytes, bytes | None]]) -> R:
-        """Afterwards `known` holds everything up to the first of these records at least. They are appended again until
-        that is acknowledged."""
+        """Append these records, again until that is acknowledged. Afterwards `known` holds everything up to the first
+        of them at least."""
         given = list(pairs)
         attempt = 0
 
@@ -190,8 +190,8 @@ class TopicKeeper(Generic[R]):
         return known
 
     async def append_in(self, transaction: Transaction, pairs: Pairs) -> None:
-        """They count if the transaction is committed, and are the first that it writes here: sent again, in the same
-        slots, until that is acknowledged."""
+        """Append to a transaction: these records count if it is committed, and are the first that it writes here. They
+        are sent again, in the same slots, until that is acknowledged."""
         batch = self._batch(pairs)
         mark_transactional(batch)
         stamp_producer(batch, 0, *transaction.name.identity[:2], 0)

@@ -184,7 +184,7 @@ def _closed_meanwhile(outcome: concurrent.futures.Future[SavedProducer], taking:
 
 
 class Committers:
-    """Of one consumer, on the loop of its `brokers`."""
+    """The committers of one consumer, on the loop of its `brokers`."""
 
     def __init__(self, brokers: "Brokers") -> None:
         self._brokers = brokers

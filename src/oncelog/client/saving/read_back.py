@@ -121,7 +121,7 @@ class _Fetching:
         wait: timedelta = NO_WAIT,
         damaged_s: float = inf,
     ) -> None:
-        """Where it is not known up to where, the first answer says it."""
+        """Without an end, reading goes up to the one that the first answer says."""
         self._brokers = brokers
         self._place = place
         self._offset = from_offset
@@ -170,7 +170,7 @@ class _Fetching:
         return self._up_to
 
     def go_on(self, offset: int) -> None:
-        """What was answered is dealt with up to here."""
+        """Read on from this offset: what was answered before it is dealt with."""
         self._offset = max(self._offset, offset)
         self._max_bytes = FETCH_BYTES
 

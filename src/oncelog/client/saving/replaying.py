@@ -97,7 +97,7 @@ class Replays:
         return {place: each.both.outputs_to_come for place, each in tuple(self._running.items())}
 
     def give_up(self, error: KafkaError) -> None:
-        """What was offered and not compared is reported as failed."""
+        """Report as failed what was offered and not compared."""
         for replay in self._running.values():
             while replay.records:
                 self._report(Report(replay.records.popleft(), error=error, done_s=monotonic_s()))

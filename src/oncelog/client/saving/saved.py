@@ -58,7 +58,7 @@ class SavedProducer:
             )
 
     def check_placing(self, partitioner: str, keyless_run: int) -> None:
-        """What decides where a record goes must be what it was."""
+        """Check that what decides where a record goes is what it was."""
         for name, saved, now in (
             ("partitioner", self.partitioner, partitioner),
             ("oncelog.keyless.run", self.keyless_run, keyless_run),

@@ -185,7 +185,7 @@ class Saving:
             self._begin(resumed)
 
     async def _first(self, places: list[Place]) -> Resumed:
-        """Where the partitions of a topic begin that is pinned: as they stand, or with an identity of their own."""
+        """The beginnings of a topic's partitions that is pinned: as they stand, or with an identity of their own."""
         brokers = self._engine.brokers
         if self._numbers is not None:
             identity, sequence = self._numbers
@@ -202,7 +202,7 @@ class Saving:
         return Resumed(partitions, is_leased=is_leased, must_be_saved=True)
 
     async def _once_idle(self, places: list[Place]) -> dict[Place, Boundary | None]:
-        """What was produced before is waited for."""
+        """Wait for what was produced before."""
         self._engine.flush(+1)
         try:
             while any(not self._engine.is_idle(place) for place in places):
@@ -242,7 +242,7 @@ class Saving:
         sender.pin(place)
 
     def _prepare(self, resumed: Mapping[Place, SavedPartition]) -> Callable[[Topic, Iterable[Unbatched]], None]:
-        """What is done to a topic before anyone can produce to its partitions."""
+        """A function that prepares a topic, before anyone can produce to its partitions."""
 
         def prepare(topic: Topic, partitions: Iterable[Unbatched]) -> None:
             assert self._book is not None
@@ -415,7 +415,7 @@ class Saving:
                     done.set_exception(KafkaException(failure.error))
 
     async def close(self) -> None:
-        """What is being compared is reported too, as what it is: perhaps stored."""
+        """Close. Records that are being compared are reported too, as what they are: perhaps stored."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -90,7 +90,7 @@ class Producing:
         }
 
     def _identity(self) -> dict[str, Any]:
-        """Of InitProducerId, which is one for all partitions; leases stand with each of these."""
+        """The identity of InitProducerId, which is one for all partitions; leases stand with each of these."""
         identity = self._engine.sender.identity
         return {
             "idemp_state": "Assigned" if identity.pid >= 0 else "Init",

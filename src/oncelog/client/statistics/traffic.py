@@ -52,7 +52,7 @@ class Window:
         self._samples.append(value)
 
     def take(self) -> dict[str, int]:
-        """As librdkafka names them; the next window begins."""
+        """The counts under librdkafka's names; the next window begins."""
         count, ordered = self._count, sorted(self._samples)
         average = self._sum / count if count else 0.0
         variance = max(0.0, self._sum_of_squares / count - average * average) if count else 0.0
@@ -72,7 +72,7 @@ class Window:
 
 
 class Traffic:
-    """Of one address, over all connections that ever led there."""
+    """The traffic of one address, over all connections that ever led there."""
 
     def __init__(self, now_s: float) -> None:
         self.requests: Counter[int] = Counter()  # by API key

@@ -80,7 +80,7 @@ class Balance:
         return self._loads[member], member
 
     def _move(self, giver: int, taker: int, topics: Sequence[str], former: Mapping[AnyPlace, set[str]]) -> None:
-        """Of its partitions, rather one that the taker had before, or that the giver had not."""
+        """Move one of the giver's partitions: rather one that the taker had before, or that the giver had not."""
         taker_id = self._members[taker]
 
         def reluctance(partition: AnyPlace) -> tuple[bool, bool, str, int]:

@@ -1,4 +1,4 @@
-"""For each topic, neighbouring partitions to each member; the first members have one more where it does not divide."""
+"""Neighbouring partitions of a topic go to each member; the first ones get one more where it does not divide."""
 
 from collections.abc import Sequence
 

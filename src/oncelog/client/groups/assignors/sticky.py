@@ -1,4 +1,4 @@
-"""As even as can be, and of all ways to be so one that leaves partitions where they are.
+"""Partitions are spread as evenly as can be, and stay where they are as far as that allows.
 
 A group is balanced when no partition could go to a member that has two or more fewer than the one that has it. Kafka's
 assignors stop at the same point; which of the possible partitions moves is theirs to choose and ours.
@@ -48,7 +48,7 @@ class CooperativeStickyAssignor:
     is_cooperative = True
 
     def userdata(self, previous: frozenset[AnyPlace], generation: int) -> bytes:
-        """Only for leaders that are too old to read the generation where it stands now."""
+        """What the member has, for leaders that are too old to read the generation where it stands now."""
         return _int32.pack(generation)
 
     def assign(self, counts: Counts, members: Sequence[Candidate]) -> Shares:

@@ -57,7 +57,8 @@ def _begin_again(connection: Connection, credentials: Credentials, random: Calla
 
 
 async def _again(connection: Connection, credentials: Credentials, random: Callable[[], float]) -> None:
-    """What is asked meanwhile waits: between the two requests of the proof the broker takes no other."""
+    """Prove it again. What is asked meanwhile waits: between the two requests of the proof the broker takes no
+    other."""
     connection.hold()
     try:
         await authenticate(connection, credentials, random)
