@@ -47,7 +47,7 @@ class KafkaPids(Protocol):
     def __len__(self) -> int: ...
 
     def drop_graced(self, most: int, now: Now) -> int:
-        """Those of which nothing can still arrive, the longest idle first; how many that were."""
+        """Drop producers of which nothing can still arrive, the longest idle first; return how many that were."""
         ...
 
 

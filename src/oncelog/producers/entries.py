@@ -101,7 +101,8 @@ class Entries:
         self.timestamp_ms[row] = timestamp_ms
 
     def remember_all(self, row: int, batches: Sequence[Appended]) -> None:
-        """What `remember` does with each of them in turn, where each follows on, the first one on a remembered one."""
+        """Remember several batches, as `remember` does one by one, where each follows on, the first one on a remembered
+        one."""
         remembered = self.batches[row] + len(batches)
         self.batches[row] = remembered if remembered <= 9 else BATCHES_REMEMBERED + remembered % BATCHES_REMEMBERED
         first_sequences, base_offsets = self.first_sequence, self.base_offset
@@ -135,7 +136,7 @@ class Entries:
         )
 
     def offset_of(self, row: int, sequence: int) -> int:
-        """Where the record with this sequence was appended, or -1 when that is no longer known."""
+        """The offset at which the record with this sequence was appended, or -1 when that is no longer known."""
         behind = (self.last_sequence[row] - sequence) & SEQUENCE_MASK
         for at in reversed(self.places(row)):
             first_sequence = self.first_sequence[at]
@@ -151,7 +152,7 @@ class Entries:
         return row * BATCHES_REMEMBERED + (self.batches[row] - 1) % BATCHES_REMEMBERED
 
     def places(self, row: int) -> list[int]:
-        """Where this row's remembered batches are in `first_sequence` and `base_offset`, oldest first."""
+        """The places of this row's remembered batches in `first_sequence` and `base_offset`, oldest first."""
         batches, first = self.batches[row], row * BATCHES_REMEMBERED
         return [first + n % BATCHES_REMEMBERED for n in range(max(0, batches - BATCHES_REMEMBERED), batches)]
 

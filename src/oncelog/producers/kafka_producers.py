@@ -116,7 +116,7 @@ class KafkaProducers:
         entries.timestamp_ms[row] = timestamp_ms
 
     def _row_of(self, pid: int, epoch: int, now: Now) -> int:
-        """Who writes now, in that epoch."""
+        """The row of this pid, which writes now, in that epoch."""
         row = self._rows.get(pid, -1)
         entries = self.entries
         if row < 0:
@@ -141,7 +141,7 @@ class KafkaProducers:
         return tuple(self._rows)
 
     def newest_rows(self) -> Iterator[tuple[int, int]]:
-        """Who wrote last comes first."""
+        """The rows, with the producer that wrote last first."""
         return reversed(self._rows.items())
 
     def lease_left_ms(self, row: int, now: Now) -> int:

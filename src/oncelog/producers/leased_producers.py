@@ -22,7 +22,8 @@ PARTS_FOR_NEW = 4  # one of this many parts is for those that wrote once so far;
 
 
 class Floor(NamedTuple):
-    """Where a full ring has made room: no pid up to this one passes as new any more, since it may have been here."""
+    """The level that a full ring leaves behind where it makes room: no pid up to this one passes as new any more, since
+    it may have been here."""
 
     pid: int = 0  # 0: nobody gave way
     raised_ms: int = 0  # monotonic
@@ -170,7 +171,7 @@ class LeasedProducers:
         return bytes(found)
 
     def give_way(self, places: Sequence[int], now: Now) -> None:
-        """Those at these places of the ring, and the floor keeps them from coming back as new."""
+        """Drop the producers at these places of the ring; the floor keeps them from coming back as new."""
         pids, rows = self.ring.places()
         stays = bytearray(b"\1") * len(rows)
         for place in places:

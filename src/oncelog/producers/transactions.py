@@ -64,7 +64,7 @@ class Transactions:
         return self.open.get(pid)
 
     def forget_producer(self, pid: int) -> None:
-        """What is open stays."""
+        """Forget the coordinator of a producer; what it has open stays."""
         self.coordinators.pop(pid, None)
 
     def stable_offset(self, high_watermark: int, log_start_offset: int) -> int:

@@ -49,7 +49,7 @@ def _bits(valid: Bools | None) -> pa.Buffer | None:
 
 
 def binary_array(column: BytesColumn, arrow_type: Any = None) -> pa.Array:
-    """Over the column's own memory. 64-bit ends make the `large` type."""
+    """An Arrow array over the column's own memory. 64-bit ends make the `large` type."""
     if arrow_type is None:
         arrow_type = pa.binary() if column.ends.dtype == np.int32 else pa.large_binary()
     return pa.Array.from_buffers(
@@ -109,7 +109,7 @@ def headers_column(array: pa.Array | pa.ChunkedArray) -> HeadersColumn:
 
 
 def _pair_fields(kind: pa.DataType) -> tuple[int, int]:
-    """Where in a pair its name and its value are: as their fields are called, else in their order."""
+    """The places of the name and the value in a pair: as their fields are called, else in their order."""
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     cells: tuple[Any, ...] = ()
     names: list[str] = []

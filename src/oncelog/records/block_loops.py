@@ -108,7 +108,7 @@ def kept(*arguments: str | tuple[str, ...], results: int = 0) -> Callable[[Any],
 
 
 def kept_loops() -> dict[str, Loop]:
-    """Of all modules that were imported, by their names."""
+    """The kept loops of all modules that were imported, by their names."""
     return {each.function.__name__: each for each in _LOOPS if each.shape is not None}
 
 
@@ -137,8 +137,8 @@ def _copy_block(typing, source, at, size, target, target_at):  # type: ignore[no
 
 @inlined
 def copy(source, at, size, target, target_at):  # type: ignore[no-untyped-def]
-    """At least one byte. The last one goes by its index, which numba can be told to check; of a block it knows nothing.
-    Unsigned places, since none counts from the end."""
+    """Copy at least one byte. The last one goes by its index, which numba can be told to check; of a block it knows
+    nothing. Places are unsigned, since none counts from the end."""
     first, target_first, count = np.uint64(at), np.uint64(target_at), np.uint64(size)
     target[target_first + count - np.uint64(1)] = source[first + count - np.uint64(1)]
     _copy_block(source, first, count, target, target_first)

@@ -166,6 +166,6 @@ class Columns:
     consumed_bytes: int  # up to here the buffer holds whole batches that were decoded or skipped
 
     def timestamp_type(self) -> Int32s:
-        """For each row 0, the time its producer gave it, or 1, the time the log appended it."""
+        """The timestamp type of each row: 0 is the time its producer gave it, 1 the time the log appended it."""
         is_append_time = ((self.batches.attributes & LOG_APPEND_TIME) != 0).astype(np.int32)
         return np.repeat(is_append_time, self.batches.row_counts(self.row_count))

@@ -109,7 +109,7 @@ def _check_crcs(view: memoryview, table: Int64s) -> None:
 
 
 def _place_in_source(table: Int64s, is_data: Bools, limit_bytes: int) -> int:
-    """Where nothing is compressed the records lie in the bytes as they came. Returns how many batches fit."""
+    """Records that are not compressed lie in the bytes as they came. Returns how many batches fit."""
     sizes = np.where(is_data, table[:, loops.SIZE] - HEADER_BYTES, 0)
     batches = int(np.searchsorted(np.cumsum(sizes), limit_bytes, side="right"))
     if batches < len(table) and not np.any(sizes[:batches]):

@@ -142,13 +142,14 @@ def _sizes(ends: Int32s | Int64s, most: int) -> Int32s | Int64s:
 
 
 def _most_batches(row_count: int, room_bytes: int, target_bytes: int) -> int:
-    """Of one part: any two neighbours have more than the target together, and more room than that was made for them."""
+    """The most batches that a part can come to: any two neighbours have more than the target together, and more room
+    than that was made for them."""
     return min(row_count, 2 * room_bytes // max(target_bytes, 1) + 1)
 
 
 def _starts(parts: Int32s, part_count: int, row_bytes: Int64s) -> tuple[Int64s, int]:
-    """Where the batches of each part begin, and the room for all. It is more than they can take; what stays untouched
-    costs nothing."""
+    """The start of each part's batches, and the room for all. It is more than they can take; what stays untouched costs
+    nothing."""
     rooms = np.zeros(part_count, np.int64)
     if len(parts) == 0:
         rooms[0] = int(row_bytes.sum()) + len(row_bytes) * (loops.MOST_RECORD_OVERHEAD + HEADER_BYTES)

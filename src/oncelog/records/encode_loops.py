@@ -53,7 +53,7 @@ def _varint_size(value):  # type: ignore[no-untyped-def]
 
 @inlined
 def _put_varint(out, at, value):  # type: ignore[no-untyped-def]
-    """At an unsigned place, since none counts from the end; what takes one byte or two, without a loop."""
+    """Put a number; one or two bytes of it without a loop. The place is unsigned, since none counts from the end."""
     rest = np.uint64((value << 1) ^ (value >> 63))
     if rest < np.uint64(1 << 7):
         out[np.uint64(at)] = np.uint8(rest)
@@ -221,7 +221,7 @@ def encode_records(  # type: ignore[no-untyped-def]
 
 @inlined
 def _begin(table, batch, last_batch, start, part, timestamp):  # type: ignore[no-untyped-def]
-    """Behind the part's last batch, if it has one."""
+    """Begin a batch, behind the part's last one if it has one."""
     at, first = start, np.int64(0)
     if last_batch >= 0:
         at = table[last_batch, END]

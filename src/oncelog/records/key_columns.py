@@ -43,7 +43,7 @@ class KeyTable:
 
     @property
     def keys(self) -> BytesColumn:
-        """By their numbers."""
+        """The keys in the order of their numbers."""
         return BytesColumn(self._ends[: self._count + 1], self._data)
 
     def number(self, keys: BytesColumn) -> Numbered:
@@ -71,7 +71,7 @@ class KeyTable:
         loops.place_again(self._slots, read_only(self._ends), read_only(self._data), self._count, self._seed)
 
     def _make_room(self, rows: int, size_bytes: int) -> None:
-        """For as many new ones."""
+        """Make room for this many new keys."""
         most, most_bytes = self._count + rows, int(self._ends[self._count]) + size_bytes
         if most_bytes > MOST_BYTES:
             raise CannotBeNumbered(f"the keys have more than {MOST_BYTES} bytes")
@@ -117,7 +117,7 @@ def taken_behind(prefix: bytes, column: BytesColumn, rows: Int64s | Int32s) -> B
 
 
 def as_text(numbers: Int64s) -> BytesColumn:
-    """In decimal."""
+    """The numbers as text, in decimal."""
     ends = np.zeros(len(numbers) + 1, np.int32)
     data = np.empty(len(numbers) * loops.MOST_DIGITS, np.uint8)
     used = loops.write_numbers(read_only(numbers), ends, data)
@@ -125,7 +125,7 @@ def as_text(numbers: Int64s) -> BytesColumn:
 
 
 def partitions_of(keys: BytesColumn, partitions: int) -> Int32s:
-    """As Java's producer places them. None of them is null."""
+    """The partitions of these keys, as Java's producer places them. No key is null."""
     found = np.empty(len(keys), np.int32)
     loops.place_keys(*_read(keys), partitions, found)
     return found

@@ -137,7 +137,7 @@ def gather_behind(prefix, ends, data, rows, to_ends, to_data):  # type: ignore[n
 
 @kept("i8[]", "i4[!]", "u1[!]", results=1)
 def write_numbers(numbers, to_ends, to_data):  # type: ignore[no-untyped-def]
-    """In decimal. There are MOST_DIGITS bytes for each. Returns how many bytes were written."""
+    """Write numbers in decimal, MOST_DIGITS bytes of room for each. Returns how many bytes were written."""
     at = np.int64(0)
     for index in range(len(numbers)):
         number = numbers[index]
@@ -161,7 +161,7 @@ def write_numbers(numbers, to_ends, to_data):  # type: ignore[no-untyped-def]
 
 @compiled
 def murmur2(data, start, end):  # type: ignore[no-untyped-def]
-    """As `murmur2.py` has it."""
+    """The same hash as in `murmur2.py`."""
     multiplier = np.uint32(0x5BD1E995)
     found = np.uint32(0x9747B28C) ^ np.uint32(end - start)
     at = start

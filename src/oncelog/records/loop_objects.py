@@ -199,7 +199,7 @@ def _array(context: Any, builder: Any, address: Any, kind: Any) -> Any:
 
 
 def _put(its_shape: Shape) -> Any:
-    """Behind a one, which says that the loop ran."""
+    """Put it behind a one, which says that the loop ran."""
 
     @intrinsic
     def put(typing, results, value):  # type: ignore[no-untyped-def]

@@ -72,7 +72,7 @@ class Batch:
         return sequence_after(self.first_sequence, self.record_count)
 
     def unstamp(self) -> None:
-        """Only for what provably is not stored."""
+        """Take identity and sequence off again; only for what provably is not stored."""
         self.pid = self.generation = self.first_sequence = UNSTAMPED
 
     def stamp(self, identity: Identity, first_sequence: int) -> None:

@@ -14,12 +14,12 @@ PERIODS: Final = 24  # a lease is renewed when 23 of these have passed
 
 
 def end_ms(identity: Identity, wall_ahead_ms: int) -> int:
-    """When the lease ends, on the machine's clock. Where that is not known, the server says so when it has."""
+    """The end of the lease, on the machine's clock. Where it is not known, the server says so when it has come."""
     return FOREVER_MS if identity.expires_at_ms == NEVER else identity.expires_at_ms - wall_ahead_ms
 
 
 def renewal_ms(now_ms: int, end_ms: int) -> int:
-    """When another one is asked for, of a lease that is taken up now; on the clock of both."""
+    """The time at which another lease is asked for, of one that is taken up now; on the clock of both."""
     return end_ms if end_ms >= FOREVER_MS else end_ms - max(1, end_ms - now_ms) // PERIODS
 
 

@@ -150,7 +150,7 @@ class Partition:
     # --- when something is due
 
     def due_ms(self, now_ms: int, soonest_ms: int) -> int:
-        """When something must be done here though nothing happens; at most `soonest_ms`."""
+        """The time at which something must be done here though nothing happens; at most `soonest_ms`."""
         limits = self.context.limits
         if self.waiting:
             soonest_ms = min(soonest_ms, self.waiting[0].created_ms + limits.patience_ms)
@@ -172,7 +172,8 @@ class Partition:
 
     @property
     def wants_renewal(self) -> bool:
-        """Once its lease is 23/24 gone. One that was never used is not renewed, but asked for when it is needed."""
+        """A lease is renewed once 23/24 of it are gone. One that was never used is not: it is asked for when it is
+        needed."""
         tenure = self.tenure
         return (
             tenure is not None

@@ -86,10 +86,10 @@ class Register:
         return None
 
     def counted(self, fact: Fact, won: Sequence[Subject], offset: int) -> None:
-        """It counts, for these of its subjects."""
+        """Take in a fact that counts, for these of its subjects."""
 
     def removed(self, key: bytes) -> None:
-        """The record of the plan's that had it."""
+        """Take in that the record with this key was removed."""
 
     def belongs(self, fact: Fact) -> bool:
         """Whether it is a fact of this register at all: not of one that had the same place before."""
@@ -106,7 +106,7 @@ class Register:
         return 0
 
     def become(self, anew: "Register") -> None:
-        """What was read before is forgotten."""
+        """Forget what was read before, and go by this."""
         vars(self).clear()
         vars(self).update(vars(anew))
 

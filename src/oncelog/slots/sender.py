@@ -159,7 +159,8 @@ class Sender:
         self._ended(request_id, Event.LOST if was_sent else Event.UNSENT, code, now_ms, message)
 
     def unchecked(self, request_id: int, now_ms: int) -> None:
-        """It was not sent: the connection that it was for is a new one, and what is known of its slots is older."""
+        """A request was not sent: the connection that it was for is a new one, and what is known of its slots is
+        older."""
         self._ended(request_id, Event.UNCHECKED, Code._TRANSPORT, now_ms)
 
     def _ended(self, request_id: int, event: Event, code: int, now_ms: int, message: str | None = None) -> None:

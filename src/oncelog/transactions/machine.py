@@ -50,7 +50,7 @@ class Transaction:
         return self.state is State.ONGOING and self.started_wall_ms + self.timeout_ms < wall_ms
 
     def is_idle_since(self, wall_ms: int) -> bool:
-        """So that it may expire."""
+        """Nothing has happened since, so that it may expire."""
         is_at_rest = self.state in (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
         return is_at_rest and self.updated_wall_ms <= wall_ms
 

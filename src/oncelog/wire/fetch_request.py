@@ -192,7 +192,7 @@ def _untagged(found: Iterator[tuple[int, ...]]) -> Iterator[FetchPartition]:
 
 
 def _end(buffer: Readable, at: int, version: int) -> int:
-    """Behind the topics: nothing forgotten, any rack."""
+    """The end of a request, behind the topics: nothing forgotten, any rack."""
     if version >= FETCH_FLEXIBLE:
         if buffer[at] != 1:
             raise _Unusual

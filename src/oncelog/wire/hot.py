@@ -207,7 +207,7 @@ _produced = Struct(">ihqq")
 
 
 def _produce_answer_end(version: int) -> bytes:
-    """Behind the last partition: the topic's tags, throttle_time, the answer's tags."""
+    """The end of an answer, behind the last partition: the topic's tags, throttle_time, the answer's tags."""
     return b"\0\0\0\0\0\0" if version >= PRODUCE_FLEXIBLE else b"\0\0\0\0"
 
 

@@ -39,7 +39,7 @@ class Schema:
 
     @property
     def throttle_at(self) -> int | None:
-        """Where an answer's frame says how long its client is to wait, if it does so at its beginning."""
+        """The place at which an answer's frame says how long its client is to wait, if it does so at its beginning."""
         first = next(iter(fields(self.response_type)), None)
         if first is None or first.name != "throttle_time":
             return None

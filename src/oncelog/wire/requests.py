@@ -104,7 +104,7 @@ def known_versions(name: str) -> tuple[int, int]:
 
 @cache
 def api_name(key: int) -> str:
-    """As librdkafka names it in its statistics."""
+    """The name that librdkafka has for it in its statistics."""
     own = {number: name for name, number in OWN_KEYS.items()}
     name = own.get(key) or api_key_map.get(key)
     if name is None:
