@@ -201,7 +201,7 @@ def other_outputs(stage: Stage, commit: Commit) -> str:
 
 
 def finish_files(holding: Holding) -> None:
-    """Where all that their plan has is written."""
+    """Finish the files once all that their plan has is written."""
     if holding.files.names and not holding.inputs.plan_left:
         commit = holding.journal.content.commit
         assert commit is not None and commit.plan is not None
@@ -273,7 +273,8 @@ def _next_plan(holding: Holding) -> Plan | None:
 
 
 def _told_watermark_ms(holding: Holding, told: Mapping[Place, Outputs]) -> int:
-    """To those who read its outputs: what this commit lets go out stands behind it, and may be older."""
+    """The watermark that is told to those who read its outputs: what this commit lets go out stands behind it, and may
+    be older."""
     last, behind = holding.journal.content.commit, (*holding.commits.held, *told.items())
     times = (min(outputs.times) for _, outputs in behind if outputs.times)
     return max(min([holding.context.work.watermark_ms, *times]), last.watermark_ms if last else -1)
@@ -292,7 +293,7 @@ def note_commit(holding: Holding, base_offset: int, timestamp_ms: int) -> None:
 
 
 def say_goodbye(holding: Holding) -> None:
-    """By itself: nothing is left to commit."""
+    """Say goodbye on its own: nothing is left to commit."""
     holding.journal.append([holding.leaving.goodbye], holding.context.now.wall_ms)
 
 

@@ -96,7 +96,7 @@ class Cell:
 
     @property
     def number(self) -> int:
-        """Of its last commit."""
+        """The number of its last commit."""
         return self._commits.number
 
     @property
@@ -118,7 +118,7 @@ class Cell:
         return bool(self._inputs.plan_left) or self._inputs.due_by_time_ms <= min(marks)
 
     def count_entries(self) -> int:
-        """Of the state, as committed."""
+        """Count the entries of the state, as committed."""
         return self._commits.entries.count_committed()
 
     # --- what arrives
@@ -148,7 +148,7 @@ class Cell:
         happen(self.parts, Event.CLAIMED)
 
     def fetched(self, input: int, records: Records, next_offset: int, now: Now) -> None:
-        """With nothing where the input is at its end."""
+        """Take in what was fetched: nothing, where the input is at its end."""
         self._context.now = now
         self.sources[input].add(self._context.work.dated(input, records), next_offset, now)
 
@@ -159,7 +159,7 @@ class Cell:
             self.sources[input].at_its_end(now)
 
     def heard(self, input: int, offset: int, mark_ms: int, now: Now) -> None:
-        """Of all cells that write it: behind this offset comes nothing older."""
+        """All cells that write this input have said it: behind this offset comes nothing older."""
         self._context.now = now
         self.sources[input].hear(offset, mark_ms, self._context.work.marks[input])
 
@@ -185,7 +185,7 @@ class Cell:
         self.parts.files.finished()
 
     def files_failed(self, why: str, now: Now, *, is_final: bool) -> None:
-        """Where it is not final, another life tries again."""
+        """Files could not be written. Where that is not final, another life tries again."""
         self._context.now = now
         self._fails(why, is_final=is_final)
 
@@ -196,13 +196,13 @@ class Cell:
             self._leaving.ask(is_at_the_end=is_at_the_end)
 
     def stop(self, why: str, now: Now) -> None:
-        """As `leave`, and a person has to look at it."""
+        """Leave, and a person has to look at it."""
         self._context.now = now
         self._leaving.stop(why)
 
     def forsake(self, topic: str, why: str, now: Now) -> bool:
-        """Of its topics this one is gone. Goodbye is said once all else that was sent is acknowledged; where nothing
-        could be sent yet, there is none to be said, and this does nothing. Whether it is said."""
+        """One of its topics is gone. Goodbye is said once all else that was sent is acknowledged; where nothing could
+        be sent yet, there is none to be said, and this does nothing. Returns whether it is said."""
         if self.state not in (State.WORKING, State.DRAINING, State.PLANNING, State.LEAVING):
             return False
         self.stop(why, now)
@@ -262,7 +262,7 @@ class Cell:
         return [*(found if parts.state is not State.ENDED else ()), *self._context.take_asked()]
 
     def next_due_ms(self) -> int | None:
-        """When there is something to do, by the monotonic clock, although nothing arrived."""
+        """The time at which there is something to do although nothing arrived, by the monotonic clock."""
         context, deadlines = self._context, self.parts.deadlines
         due = [] if (sending_ms := self._sender.next_due_ms()) is None else [sending_ms]
         state = self.parts.state

@@ -58,7 +58,7 @@ class CellContext:
         return self.now.monotonic_ms + wall_ms - self.now.wall_ms
 
     def batch_of(self, place: Place, outputs: Outputs, created_ms: int) -> Batch:
-        """With the present time: a broker forgets a producer by its records' timestamps."""
+        """A batch of these outputs, with the present time: a broker forgets a producer by its records' timestamps."""
         data = self.encode(outputs, self.now.wall_ms)
         return Batch(*place, data, len(outputs.keys), created_ms, outputs)
 

@@ -99,7 +99,7 @@ class CellInputs:
         return plan_of(self.sources, context.now, context.limits, marks, due_ms, most, changed_bytes)
 
     def rest_of_plan(self) -> Plan:
-        """Who leaves may have taken the first of its records."""
+        """The part of the plan that is left. A cell that leaves may have taken the first of its records."""
         ranges = []
         for due in self.plan_left:
             first = min(max(due.first, self.sources[due.input].position), due.end)
@@ -138,7 +138,7 @@ class CellInputs:
         ]
 
     def has_moved(self, last: Commit | None) -> bool:
-        """Behind what is committed of them."""
+        """Whether it has taken anything behind what is committed of them."""
         inputs = self._context.stage.inputs
         starts = [each.next_offset for each in last.inputs] if last else [each.log_start for each in inputs]
         return any(source.position > start for source, start in zip(self.sources, starts, strict=True))
@@ -151,7 +151,7 @@ class CellInputs:
 
     @property
     def due_by_time_ms(self) -> float:
-        """At which watermark there is something to do, though no record came."""
+        """The watermark at which there is something to do, though no record came."""
         stage, work = self._context.stage, self._context.work
         due = [] if (timer_ms := work.next_timer_ms) is None else [timer_ms]
         if stage.collect is not None:
@@ -167,7 +167,7 @@ class CellInputs:
 
     @property
     def is_time_to_be_told(self) -> bool:
-        """Of a stage that has no plan to say so."""
+        """Whether the time is to be told by a stage that has no plan to say so."""
         stage = self._context.stage
         if stage.has_plan or not stage.tells_time:
             return False
@@ -176,7 +176,7 @@ class CellInputs:
 
     @property
     def due_ms(self) -> list[int]:
-        """When there is something to do with them, by the monotonic clock."""
+        """The times at which there is something to do with them, by the monotonic clock."""
         stage, limits, now = self._context.stage, self._context.limits, self._context.now
         due: list[int] = []
         empty = [each.empty_since_ms for each in self.sources if each.empty_since_ms is not None]

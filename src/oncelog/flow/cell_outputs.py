@@ -39,15 +39,15 @@ class CellOutputs:
             self._context.ask(Recall(pid, list(self.places)))
 
     def recalled(self, last_ms: Mapping[Place, int]) -> None:
-        """Of those places where anything is remembered, the time of its last record. Brokers go by that when they
-        forget."""
+        """Take in the time of the last record in those places where anything is remembered. Brokers go by that when
+        they forget."""
         asked, limits = self.recalled_at, self._context.limits
         if asked is not None:
             since_ms = asked.wall_ms - remembered_ms(limits.forget_after_ms, limits.settle_ms)
             self.known_at_ms = {place: asked.monotonic_ms for place, ms in last_ms.items() if ms > since_ms}
 
     def distrust(self) -> None:
-        """Who was here before may have filled more than it committed."""
+        """Look before sending: an earlier holder may have filled more than it committed."""
         self.known_at_ms.clear()
 
     # --- what is sent

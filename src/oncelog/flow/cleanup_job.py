@@ -22,8 +22,8 @@ def cleanup(
     version: str = "1",
     otherwise: Dead | None = None,
 ) -> Flow:
-    """By an id in the value, as `dedup` does; or by the source offsets that a flow's `through` or a copier put into the
-    header `oncelog.source`, as `dedup_offsets` does."""
+    """A flow that removes duplicates: by an id in the value, as `dedup` does, or by the source offsets that a flow's
+    `through` or a copier put into the header `oncelog.source`, as `dedup_offsets` does."""
     flow = Flow(name, version=version, otherwise=otherwise)
     read = flow.read(messy, headers=id is None)
     once = read.dedup_offsets("sources") if id is None else read.dedup("ids", id, most=most, keep_ms=keep_ms)

@@ -73,7 +73,8 @@ def msgpack_of(kind: type[T]) -> Codec[T]:
 
 
 def foreign_fields(codec: Codec[Any], stored: bytes) -> list[str]:
-    """Those of a stored object, where its type knows none of them and would make an empty one of it; else nothing."""
+    """The fields of a stored object, where its type knows none of them and would make an empty one of it; else
+    nothing."""
     kind = kind_of(codec)
     try:
         known = {each.encode_name for each in inspect.type_info(kind).fields}  # type: ignore[attr-defined]
@@ -84,7 +85,7 @@ def foreign_fields(codec: Codec[Any], stored: bytes) -> list[str]:
 
 
 def optional(codec: Codec[T]) -> Codec[T | None]:
-    """For values that may be null, and for keys of records that may have none."""
+    """The same codec for values that may be null, and for keys of records that may have none."""
     encode = cast(Callable[[T | None], bytes], codec.encode)
     return Optional(f"optional {codec.name}", encode, codec.decode, (optional, (codec,)))
 
@@ -126,7 +127,7 @@ def is_msgpack(codec: Codec[Any]) -> bool:
 
 
 def class_of(codec: Codec[Any]) -> type | None:
-    """Of which all is that it writes, where that can be seen at a glance: msgspec writes whatever it is given."""
+    """The class of all that it writes, where that can be seen at a glance: msgspec writes whatever it is given."""
     made = codec.made_by
     if made and made[0] is optional:
         return class_of(made[1][0])
@@ -180,7 +181,7 @@ def info_of(kind: Any) -> inspect.Type:
 
 
 def _classes(found: object, seen: set[int]) -> Iterator[type[Any]]:
-    """Of users', at whatever depth of a type."""
+    """The users' classes, at whatever depth of a type."""
     if id(found) in seen:
         return
     seen.add(id(found))

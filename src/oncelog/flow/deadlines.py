@@ -1,4 +1,4 @@
-"""Until when this holder may send, and others with other code; and how old it is what was heard of the journal."""
+"""How long this holder may send, and others with other code; and how old it is what was heard of the journal."""
 
 from oncelog.flow.cell_context import CellContext
 from oncelog.flow.journal import Journal
@@ -16,7 +16,7 @@ class Deadlines:
         self.proven_ms = 0  # nobody had taken over then
 
     def learn(self, journal: Journal) -> None:
-        """Until when holders with other code may still send. Their records would fill slots, and ours be told
+        """Learn how long holders with other code may still send. Their records would fill slots, and ours be told
         success."""
         before, context = journal.take_over, self._context
         if before is None:
@@ -46,7 +46,7 @@ class Deadlines:
 
     @property
     def goodbye_ms(self) -> int:
-        """Until when that of others is waited for."""
+        """How long the goodbye of others is waited for."""
         return min(self.awaits_until_ms or 0, self.others_until_ms)
 
     @property

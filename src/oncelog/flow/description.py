@@ -89,7 +89,7 @@ class Limits:
 
     @property
     def fresh_ms(self) -> int:
-        """For so long a look at the log holds, and a record's time is young."""
+        """How long a look at the log holds, and a record's time is young."""
         return self.forget_after_ms // 2
 
     @property

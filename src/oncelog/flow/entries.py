@@ -36,7 +36,7 @@ class Entries(Mapping[bytes, bytes]):
         return self._get(key, default)
 
     def unseen(self, key: bytes, owner: object) -> bytes | None:
-        """Of a key that this owner of columns has not met yet: it is in none of them."""
+        """The entry of a key that this owner of columns has not met yet: it is in none of them."""
         pieces = *self.behind[:1], self.columns_under_way, self.columns
         if any(each is not None and each.owner is not owner for each in pieces):
             self.settle()
@@ -108,6 +108,6 @@ class Entries(Mapping[bytes, bytes]):
             self.behind.clear()
 
     def count_committed(self) -> int:
-        """After what came as columns is put in place: a key may stand there already."""
+        """Count the entries, after what came as columns is put in place: a key may stand there already."""
         self._put_in_place()
         return len(self.committed)

@@ -37,7 +37,7 @@ def folder_of(hour_ms: int) -> str:
 
 
 def hour_of(folder: str) -> int | None:
-    """When it begins; None of another folder."""
+    """The hour's beginning; None for another folder."""
     if not folder.startswith(FOLDER):
         return None
     try:

@@ -16,7 +16,7 @@ ByPlace = dict[Place, list[Output]]
 
 class Fold:
     def __init__(self, work: PartWork, state: dict[bytes, bytes], marks: Sequence[int]) -> None:
-        """From this state on, which it changes."""
+        """Begin with this state, which is changed."""
         self.work, self.state = work, state
         self.outputs: ByPlace = {}
         self.held: ByPlace = {}
@@ -29,7 +29,7 @@ class Fold:
             records = records.part(self._run(index, records))
 
     def mark(self, index: int, mark_ms: int) -> None:
-        """And what is due by it."""
+        """Move the mark of an input, and fire what is due by it."""
         self.work.mark(index, mark_ms)
         while self.work.next_timer_ms is not None and self.work.next_timer_ms <= self.work.watermark_ms:
             self._run(0, EMPTY)

@@ -50,7 +50,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claim(Entry, frozen=True, kw_only=True):
-    """Under which producer ids the cell writes. Of several the first counts."""
+    """The producer ids that the cell writes under. Of several the first counts."""
 
     flow: Name
     stage: Name
@@ -60,7 +60,7 @@ class Claim(Entry, frozen=True, kw_only=True):
 
 
 class Tenancy(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """When the driver started, and which of its attempts it is. The newer one wins."""
+    """The time at which the driver started, and which of its attempts it is. The newer one wins."""
 
     started_ms: Count
     attempt: Count

@@ -61,7 +61,7 @@ class Journal:
 
     @property
     def due_epoch(self) -> int:
-        """Of the newest journal pid."""
+        """The epoch that the newest journal pid is due to have."""
         place, epoch = self.fence
         return epoch + 1 if place == len(self.chain) - 1 else 0
 

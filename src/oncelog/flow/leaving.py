@@ -12,7 +12,7 @@ class Leaving:
         self.stopped_by = ""  # why a person has to look at it when it has left
 
     def ask(self, *, is_at_the_end: bool) -> None:
-        """At the end, nothing of its run is left to do."""
+        """Ask it to leave; at the end, nothing of its run is left to do."""
         if not self.is_wanted:
             self.is_wanted, self.is_at_the_end = True, is_at_the_end
 

@@ -96,8 +96,8 @@ Changes = Mapping[bytes, bytes | None]  # of the state; None: the entry is remov
 
 
 class ColumnChanges(Changes, ABC):
-    """Of keys that one `owner` numbers, as columns: no key twice, and none is removed. To ask for one of them makes a
-    Python object of each."""
+    """Changes of keys that one `owner` numbers, as columns: no key twice, and none is removed. To ask for one of them
+    makes a Python object of each."""
 
     owner: object
 
@@ -107,7 +107,7 @@ class ColumnChanges(Changes, ABC):
     @property
     @abstractmethod
     def keys_known(self) -> int:
-        """To the owner, these and others."""
+        """How many keys the owner knows, these and others."""
 
     @abstractmethod
     def over(self, before: Sequence["ColumnChanges"]) -> "ColumnChanges":
@@ -117,12 +117,13 @@ class ColumnChanges(Changes, ABC):
     def rows(self) -> Iterator[tuple[bytes, bytes]]: ...
     @abstractmethod
     def records(self, before: Outputs, behind: Outputs) -> Outputs:
-        """As they stand in a journal, between others."""
+        """The changes as they stand in a journal, between others."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalBatch:
-    """As it is read: keys and values are those that compaction left, `last_offset` counts those that it took."""
+    """A batch of the journal as it is read: keys and values are those that compaction left, `last_offset` counts those
+    that it took."""
 
     base_offset: int
     last_offset: int
@@ -271,7 +272,7 @@ class Work(ABC):
     late: int = 0  # records that were, since the flow began
 
     def begin(self, state: Mapping[bytes, bytes], marks: Sequence[int]) -> None:
-        """With what was committed."""
+        """Begin with what was committed."""
         self.marks = list(marks)
         self.watermark_ms = self.planned_at_ms = min(marks)
         self.late = 0
@@ -281,7 +282,8 @@ class Work(ABC):
         self.planned_at_ms = self.watermark_ms
 
     def dated(self, input: int, records: Records) -> Records:
-        """With the times that their topic has for them, before they are planned. Of those that have them the same."""
+        """The records with the times that their topic has for them, before they are planned. The same, where they have
+        them."""
         return records
 
     @abstractmethod

@@ -45,7 +45,7 @@ class NumberedStates:
                 self.objects[number] = self._load(key)
 
     def number(self, keys: BytesColumn, decode_key: Callable[[bytes], Any]) -> list[int]:
-        """Of the key of each record. A key that does not decode is an error, and so is a state."""
+        """The number of each record's key. A key that does not decode is an error, and so is a state."""
         found = self._table.number(keys)
         known = len(self.objects)
         new: list[Any] = self._table.keys[known:].to_list()
@@ -64,7 +64,7 @@ class NumberedStates:
 
     @property
     def keys(self) -> list[bytes]:
-        """Of this run."""
+        """The distinct keys of this run."""
         return cast(list[bytes], self.keys_of(self.distinct).to_list())
 
     def keys_of(self, numbers: Sequence[int]) -> BytesColumn:
@@ -72,7 +72,7 @@ class NumberedStates:
 
     @property
     def now(self) -> Sequence[Any]:
-        """Of the distinct ones."""
+        """The objects of the distinct keys."""
         objects, places = self.objects, self.distinct
         return itemgetter(*places)(objects) if len(places) > 1 else [objects[place] for place in places]
 
@@ -84,7 +84,7 @@ class NumberedStates:
         return NumberedChanges(self, numbers, self.entries_of(numbers), encoded(codec, now))
 
     def entries_of(self, numbers: Int64s) -> BytesColumn:
-        """As they stand in the journal."""
+        """The entries of these numbers, as they stand in the journal."""
         return taken_behind(STATE + self._prefix, self._table.keys, numbers)
 
     def changes(self, encode: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
@@ -157,7 +157,7 @@ class NumberedChanges(ColumnChanges):
 
 
 def _without_kind(entries: BytesColumn) -> Iterator[bytes]:
-    """As keys of the state."""
+    """Entries as keys of the state."""
     data = entries.data.tobytes()
     return (data[at + len(STATE) : end] for at, end in pairwise(entries.ends.tolist()))
 

@@ -34,7 +34,7 @@ RAISED: Final = (Exception, SystemExit)  # by functions; `sys.exit` would stop t
 
 
 def _line_of(error: BaseException) -> str:
-    """Where the user's own code came to it; nothing where none was under way, as with a codec of ours."""
+    """The line in the user's own code that failed; empty where none was under way, as with a codec of ours."""
     at = error.__traceback__
     while at is not None and at.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "oncelog":
         at = at.tb_next
@@ -55,7 +55,7 @@ class Columnar(NamedTuple):
 
 
 class Letters:
-    """Those of one run for a dead-letter topic."""
+    """The letters of one run to a dead-letter topic."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -206,7 +206,8 @@ class PartWork(Work):
         return self._brought_columns and len(records.offsets) >= WORTH_COLUMNS
 
     def _run_columns(self, columnar: Columnar, records: Records, takes_null: bool) -> bool:
-        """Not where one of the records cannot be worked on: then each is taken by itself, and it is found."""
+        """Run it over columns. False where one of the records cannot be worked on: then each is taken by itself, and it
+        is found."""
         from oncelog.records.column_types import BytesColumn
 
         if None in records.keys or (None in records.values and not takes_null):
@@ -243,7 +244,8 @@ class PartWork(Work):
         return {place: each for route in self._routes.values() for place, each in route.outputs()}
 
     def _tell_columns(self, keys: list[bytes], stored: list[bytes], codec: Codec[Any], only: Route | None) -> bool:
-        """Not where one of the values cannot be encoded: then each is taken by itself, and it is found."""
+        """Tell totals as columns. False where one of the values cannot be encoded: then each is taken by itself, and it
+        is found."""
         if only is None or not self._brought_columns or len(keys) < WORTH_COLUMNS:
             return False
         try:
@@ -424,7 +426,7 @@ class PartWork(Work):
         return push
 
     def _pass_on(self, route: Route, key_of: Callable[[Any], Any], records: Records) -> None:
-        """Under other keys, as `push` does with each of them."""
+        """Pass records on under other keys, as `push` does with each of them."""
         topic, (decode_key, decode_value) = route.topic, self.decodes
         if decode_key is not bytes:
             list(decoded(records.keys, decode_key))  # one that does not decode is an error here, too
@@ -451,7 +453,7 @@ def rows_of(sink: FileSink, branch: Branch, cell: int, scope: Scope, trail: Trai
 
 
 def _tells_time(branch: Branch) -> bool:
-    """By its records."""
+    """Whether the records of this input move the time on."""
     return not branch.is_derived and not branch.is_table
 
 

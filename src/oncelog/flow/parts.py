@@ -82,7 +82,7 @@ class Node:
 
 
 def _line() -> str:
-    """Of the user's program."""
+    """The line of the user's program that led here."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(ROOM):
         frame = frame.f_back

@@ -36,13 +36,13 @@ class Source:
         self.heard: deque[tuple[int, int]] = deque()  # of those who write it: behind this offset comes nothing older
 
     def see(self, end_offset: int, now: Now) -> None:
-        """So far the input goes."""
+        """The input is known to go up to here."""
         self.seen_to = max(self.seen_to, end_offset)
         if self.waits_since_ms is None and self.seen_to > self.planned_to:
             self.waits_since_ms = now.monotonic_ms
 
     def see_unfetched(self, end_offset: int, now: Now) -> None:
-        """So far it goes, though not all of it was fetched."""
+        """The input is known to go up to here, though not all of it was fetched."""
         if self.input.is_table and self.load_to is None and end_offset >= 0:
             self.load_to = end_offset
         self.see(end_offset, now)
@@ -90,7 +90,7 @@ class Source:
 
     @property
     def mark_by_time_ms(self) -> int:
-        """Behind what is taken, beside what its records say. -1 where nothing does."""
+        """The mark behind what is taken, beside what its records say; -1 where there is none."""
         return max(self.mark_at(self.position), self.end_mark_ms)
 
     @property
@@ -168,7 +168,7 @@ def plan_of(
 
 
 def collected(source: Source, now: Now, collect: Collect, marks: Sequence[int], due_ms: float) -> Plan | None:
-    """Of one input, whose records need not be at hand."""
+    """The plan of one input, whose records need not be at hand."""
     first, most = source.next_offset, collect.records
     is_due = source.waits_since_ms is not None and now.monotonic_ms - source.waits_since_ms >= collect.every_ms
     end = min(source.seen_to, first + most) if is_due or source.seen_to - first >= most else first
@@ -180,7 +180,7 @@ def collected(source: Source, now: Now, collect: Collect, marks: Sequence[int], 
 
 
 def _watermark(ranges: Sequence[Range], marks: Sequence[int]) -> int:
-    """Behind a plan of these."""
+    """The watermark behind a plan of these ranges."""
     reached = list(marks)
     for each in ranges:
         reached[each.input] = max(reached[each.input], each.mark_ms)
@@ -217,13 +217,13 @@ def _fitting(records: Records, at: int, most: int, room: int, *, is_first: bool)
 
 
 def rows_size(records: Records) -> int:
-    """At most that many bytes of a commit."""
+    """How many bytes of a commit they take, at most."""
     cells = sum(len(cell) for column in (records.keys, records.values) for cell in column if cell is not None)
     return cells * 4 // 3 + ROW_BYTES * len(records.offsets)
 
 
 def _mark(source: Source, head: int) -> tuple[int, int]:
-    """Where the plan gets to, and the mark of this input there."""
+    """The offset that the plan gets to, and the mark of this input there."""
     if source.input.is_table:
         return source.offset_at(head), LOADED_MS if source.is_loaded_at(head) else -1
     if head < len(source.records.offsets):

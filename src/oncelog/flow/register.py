@@ -119,7 +119,7 @@ def subject_of(entry: FlowEntry) -> Subject:
 
 
 def encoded(entry: FlowEntry, attempt: int = 1) -> tuple[bytes, bytes]:
-    """Of each attempt to append it, with a key that only this one has."""
+    """The entry as key and value. Each attempt to append it has a key of its own."""
     key, value = _KINDS.encoded(entry, entry.nonce.encode())
     return key_of_attempt(key, attempt), value
 
@@ -177,7 +177,8 @@ class FlowRegister(Register):
         return found.cells if isinstance(found, Cells) else None
 
     def starts(self, stage: str) -> Mapping[str, Start]:
-        """Where its inputs are read from by who has committed nothing, of those that begin sooner."""
+        """The offsets at which a stage's inputs are read by a cell that has committed nothing, for those that begin
+        sooner."""
         reset, found = self.resets.get(stage), self._content(("cells", stage))
         if reset is not None:
             return reset.starts[stage]
@@ -194,7 +195,7 @@ class FlowRegister(Register):
 
     @property
     def runs(self) -> list[Run]:
-        """In the order in which they were begun."""
+        """The runs, in the order in which they were begun."""
         return [fact.content for fact in self.lasting.values() if isinstance(fact.content, Run)]
 
     def run(self, run: str) -> Run | None:

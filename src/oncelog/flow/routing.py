@@ -13,7 +13,7 @@ MOST_KNOWN: Final = 100_000  # keys whose partition is
 
 
 class Partitions(dict[bytes, int]):
-    """Of keys of one topic."""
+    """The partitions of keys of one topic."""
 
     def __init__(self, topic: Topic[Any, Any], cell: int) -> None:
         self._topic, self._cell = topic, cell

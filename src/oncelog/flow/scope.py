@@ -50,7 +50,7 @@ class Context(Generic[K]):
 
     @property
     def headers(self) -> PlainHeaders:
-        """Of a topic that was read with `headers=True`."""
+        """The headers of the record, of a topic that was read with `headers=True`."""
         return self._scope.headers
 
     @property
@@ -64,7 +64,7 @@ class Context(Generic[K]):
 
 
 class RunContext(Context[K]):
-    """Of a run of records as columns: what is asked about one of them is looked up then."""
+    """The context of a run of records as columns: what is asked about one of them is looked up then."""
 
     __slots__ = ("_decode_key", "_keys", "_records", "row")
 
@@ -129,7 +129,7 @@ class Scope(Protocol):
         """Instead of one record after the other."""
 
     def only_route(self, push: Push) -> ToTopic | None:
-        """Where all that this takes goes to one topic and nothing goes to others, under the keys of its records."""
+        """The one topic that all of this goes to, under the keys of its records; None where there are others."""
 
     def attempt(self, work: Callable[[], object]) -> None:
         """What it did is undone where it raises, and the record goes to the dead letters, or the cell stops."""

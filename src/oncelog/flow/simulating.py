@@ -69,7 +69,7 @@ class Simulated:
         return {name: self.records(Topic(name, raw, raw)) for name in names}
 
     def records(self, topic: Topic[Any, Any]) -> list[Stands]:
-        """As bytes, with their headers."""
+        """The records of a topic as bytes, with their headers."""
         places = sorted(place for place in self._topics if place.topic == topic.name)
         if not places:
             names = ", ".join(sorted({place.topic for place in self._topics}))

@@ -92,7 +92,7 @@ class StepStates:
             self._numbered.forget_run()
 
     def numbered(self) -> "NumberedStates":
-        """For a run as columns, with all that others have changed."""
+        """The states for a run as columns, with all that others have changed."""
         from oncelog.flow.numbered import NumberedStates
 
         if self._numbered is None or len(self._numbered) > MOST_KNOWN:
@@ -103,7 +103,7 @@ class StepStates:
         return self._numbered
 
     def load(self, key: bytes, owner: "NumberedStates | None" = None) -> Any:
-        """Of one that is not among the objects. `owner`: of numbers, where it has not met the key before."""
+        """Load a state that is not among the objects. `owner`: numbers that have not met the key before."""
         if key is None:
             raise ValueError(
                 "it has no key, and a step keeps its state by the key: give it one (`through(topic, key=)`)"
@@ -122,7 +122,8 @@ class StepStates:
         return None if stood is None else self.decode(stood, self._upgraded)
 
     def keep(self, key: bytes, stands: Any) -> None:
-        """Before a function is given it: where the record is dead, that takes back what was changed in place, too."""
+        """Keep a state before a function is given it: where the record is dead, that takes back what was changed in
+        place, too."""
         if self.trail is not None:
             kept = stands if stands is None or self._is_simple else self.encode(stands)
             self.trail.append((self._put_back, key, kept))
@@ -131,7 +132,8 @@ class StepStates:
         self.objects[key] = kept if kept is None or self._is_simple else self.decode(kept, self.codec.decode)
 
     def _first(self, stored: bytes) -> Any:
-        """In a life: msgspec takes fields with defaults for absent ones, so another type would read as an empty one."""
+        """Decode the first state of a life: msgspec takes fields with defaults for absent ones, so another type would
+        read as an empty one."""
         if foreign := foreign_fields(self.codec, stored):
             raise ValueError(f"it has the fields {', '.join(foreign)}, of which that one has none")
         self._is_of_this_shape = True
@@ -146,7 +148,7 @@ class StepStates:
         return self.old.upgrade(stood)
 
     def column_changes(self) -> ColumnChanges | None:
-        """Of a run that came as columns; None where they are to be taken one by one."""
+        """The changes of a run that came as columns; None where they are to be taken one by one."""
         if self._numbered is None or self.old is not None:
             return None
         return self._numbered.column_changes(self.codec)

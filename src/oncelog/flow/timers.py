@@ -17,7 +17,7 @@ Timer = tuple[int, bytes]
 
 
 def check_time(time_ms: object) -> None:
-    """Before it is kept: another kind of number could not be read back."""
+    """Check the time before it is kept: another kind of number could not be read back."""
     if type(time_ms) is not int or not -ZERO <= time_ms < ZERO:
         raise ValueError(f"a timer for {time_ms!r}: give it a whole number of milliseconds, as an int of 64 bits")
 
@@ -97,7 +97,7 @@ class Timers:
         heappush(self._runs, (run.first, self._begun, run))
 
     def _take(self) -> None:
-        """Of the first run. What is left of one goes back before few keep a large piece."""
+        """Take from the first run. What is left of one goes back before few keep a large piece."""
         _, number, run = self._runs[0]
         run.take()
         if not run.is_half_taken:

@@ -135,7 +135,7 @@ def past_of(
 
 
 def _same_writers(journal: Journal) -> Journal:
-    """Who they are is read before what they wrote."""
+    """A journal with the same writers: who they are is read before what they wrote."""
     found = Journal()
     found.claim, found.chain = journal.claim, list(journal.chain)
     return found
@@ -400,7 +400,7 @@ def _ranges(commit: Commit) -> list[Range]:
 
 
 def _plain(output: Output) -> Output:
-    """But for what an exception says in its own words."""
+    """The output without what an exception says in its own words."""
     headers = tuple(each for each in plain_headers(output.headers) if each[0] != ERROR)
     return Output(output.key, output.value, headers, None)
 
@@ -416,7 +416,7 @@ def _without(some: Collection[Output], others: Collection[Output]) -> list[Outpu
 
 
 def _paired(gone: Sequence[Output], new: Sequence[Output]) -> list[tuple[Output | None, Output | None]]:
-    """Those of one key, in their order."""
+    """Pair the outputs of one key, in their order."""
     by_key: dict[bytes | None, deque[Output]] = {}
     for each in new:
         by_key.setdefault(each.key, deque()).append(each)

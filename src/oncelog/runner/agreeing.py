@@ -141,7 +141,7 @@ class Agreement:
 
     @property
     def is_paused(self) -> bool:
-        """As it was last looked at."""
+        """Whether the flow was paused when it was last looked at."""
         return self._known.order is Order.PAUSE
 
     async def _agree_on_the_flow(self, ids: TopicIds) -> str:
@@ -159,7 +159,7 @@ class Agreement:
         return stands.nonce
 
     async def _starts_of(self, stage: StageLayout, ids: TopicIds) -> dict[str, Start]:
-        """Where inputs are now that are read from their end on, or from a time."""
+        """The offsets at which inputs are now that are read from their end on, or from a time."""
         found = {}
         for branch in stage.part.inputs:
             if branch.start != EARLIEST:
@@ -196,7 +196,7 @@ def _goes_on(then: Collection[tuple[str, str, str]], now: Collection[tuple[str, 
 
 
 def check_is_this_flow(layout: Layout, register: FlowRegister) -> None:
-    """As far as its register says already what it is."""
+    """Refuse another flow of this name, as far as its register says already what it is."""
     stands = register.flow_parts
     if stands is not None and not _goes_on(stands.parts, layout.parts):
         raise FlowRefused(

@@ -6,7 +6,7 @@ from oncelog.records.codecs import CODECS
 
 
 def wait_for_loops() -> None:
-    """Before they are needed: it takes a second, which the first large batch would wait for."""
+    """Wait for the loops before they are needed: it takes a second, which the first large batch would wait for."""
     fetch_compiled_loops(wait=True)
     DECODING_LOOPS.fetch(wait=True)
 

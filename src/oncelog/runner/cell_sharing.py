@@ -86,7 +86,7 @@ class SharingEngine(WatchingEngine):
 
     @property
     def failure(self) -> FlowFailed | None:
-        """Of cells that it still holds beside others, too."""
+        """What has failed, also of cells that it still holds beside others."""
         of_cells = None if self._engine is None else self._engine.failure
         return failures(super().failure, None if OUTRANKED in str(of_cells) else of_cells)
 

@@ -126,7 +126,7 @@ class Cluster:
         self.places = {url: FilePlace(url).begin() for url in urls}
 
     def command(self, action: str, words: str) -> str:
-        """As a shell takes it, for a message: at these brokers."""
+        """A command for a message, as a shell takes it: at these brokers."""
         servers = ",".join(f"{host}:{port}" for host, port in self.writing.bootstrap_servers)
         return f"`oncelog {action} -b {servers} {words}`"
 

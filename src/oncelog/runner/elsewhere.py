@@ -33,7 +33,7 @@ class CellElsewhere:
         self._read_tail()
 
     def high_watermark(self, index: int) -> int:
-        """Of an input: nobody tells."""
+        """Nobody tells the high watermark of an input."""
         return -1
 
     def close(self) -> None:

@@ -101,7 +101,7 @@ class Engine:
         self.done: asyncio.Event
 
     async def begin(self, wake: Callable[[Callable[[], None]], object]) -> None:
-        """When this returns all is as it should be and cells are at work; or FlowRefused."""
+        """Begin. Afterwards all is as it should be and cells are at work; or FlowRefused is raised."""
         self.done = asyncio.Event()
         self._cluster = Cluster(self._properties, wake, self._learned)
         try:
@@ -190,7 +190,7 @@ class Engine:
             self._hours = {name: Hours(self._cluster.places[url]) for name, url in files.items()}
 
     async def _close_hours(self) -> None:
-        """Of files, by what all cells have committed, here and elsewhere."""
+        """Close the hours of files, by what all cells have committed, here and elsewhere."""
         for stage, hours in self._hours.items():
             layout = next(each for each in self.layout.stages if each.name == stage)
             if stage not in self._holders:
@@ -246,7 +246,7 @@ class Engine:
         loop.call_later(STOP_S, self.done.set)
 
     async def close(self) -> None:
-        """When it is done. Raises FlowFailed where cells stopped that nobody asked to."""
+        """Close it when it is done. Raises FlowFailed where cells stopped that nobody asked to."""
         try:
             if self._until_end and self._share is None and self.is_complete and not self.agreed.is_finished:
                 await self.agreement.finish(self.agreed.run_id)
@@ -271,7 +271,7 @@ class Engine:
 
     @property
     def are_all_over(self) -> bool:
-        """Of a run that comes to an end: the cells of all stages are there, wherever they are held."""
+        """Whether all cells of a run that comes to an end are there: those of all stages, wherever they are held."""
         return self.agreed.is_finished or all(each.is_over for each in self._cells(self.layout.stages))
 
     @property
@@ -338,7 +338,7 @@ class Engine:
         return self._cells(stage for stage in self.layout.stages if topic in stage.inputs)
 
     def _written(self, topic: str) -> list[int]:
-        """Up to where, in each partition, by the last commits of those that write it."""
+        """The end of what is written in each partition, by the last commits of the cells that write it."""
         ends = [0] * self.layout.partitions[topic]
         for holder in self._feeding(topic):
             for each in holder.commit.outputs if holder.commit is not None else ():
@@ -347,7 +347,7 @@ class Engine:
         return ends
 
     def _tell_time(self, topic: str) -> None:
-        """To those who read it: none of those who write it sends anything older any more."""
+        """Tell the readers of a topic the time behind which none of its writers sends anything older any more."""
         marks = [-1 if holder.commit is None else holder.commit.watermark_ms for holder in self._feeding(topic)]
         mark_ms = min(marks, default=-1)
         if mark_ms > self._told_ms.get(topic, -1):

@@ -138,7 +138,7 @@ async def _records(look: Looking, place: Place, first: int, end: int, room: Room
 
 
 def _files(layout: StageLayout) -> ReadFiles:
-    """Of what it has written."""
+    """The files that it has written."""
     if layout.part.files is None:
         return lambda names: {}
     from oncelog.runner.storing.place import FilePlace, Unreachable

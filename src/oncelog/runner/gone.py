@@ -37,7 +37,7 @@ def used_by(stage: Stage, reset: str) -> list[Used]:
 
 
 class UsedTopics:
-    """Of a cell; the first one that is not what it was is told."""
+    """The topics that a cell uses; the first one that is not what it was is told."""
 
     def __init__(self, used: list[Used], lost: Callable[[Used, str], None]) -> None:
         self.used, self.gone = used, ""

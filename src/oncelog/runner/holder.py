@@ -87,20 +87,20 @@ class CellHolder:
 
     @property
     def newest(self) -> Tenancy | None:
-        """Of all that have taken it over, as far as is known here."""
+        """The newest tenancy of all that have taken it over, as far as is known here."""
         last = None if self._cell is None else self._cell.journal.take_over
         return None if last is None else last.tenancy
 
     @property
     def waits_ms(self) -> int:
-        """For holders with other code, up to so long."""
+        """How long it may wait for holders with other code."""
         cell = self._cell
         is_waiting = cell is not None and cell.state in (State.AWAITING, State.YIELDING)
         return cell.others_until_ms - CLOCK.now().wall_ms if cell and is_waiting else 0
 
     @property
     def began_at(self) -> list[int]:
-        """Where its inputs stood at first; nothing before that was read from the journal."""
+        """The offsets of its inputs at first; nothing before that was read from the journal."""
         if not self._began_at and self._life is not None:
             self._began_at = self._life.began_at
         return self._began_at
@@ -110,7 +110,7 @@ class CellHolder:
         return 0 if self._cell is None else self._cell.count_entries()
 
     def high_watermark(self, index: int) -> int:
-        """Of an input, as far as it is known; -1."""
+        """The high watermark of an input, as far as it is known; else -1."""
         return self._high[index] if self._life is None else self._life.high_watermark(index)
 
     def begin(self, copy: Journal | None = None) -> None:
@@ -154,8 +154,8 @@ class CellHolder:
             self._life.journal_ends(end_offset)
 
     def hear(self, topic: str, told: tuple[int, int]) -> None:
-        """Of all cells that write it, in the partition of this one: behind an offset comes nothing older than a
-        time."""
+        """All cells that write this topic have said it, for the partition of this one: behind an offset comes nothing
+        older than a time."""
         self._heard[topic] = told
         if self._life is not None:
             self._life.wake()

@@ -72,13 +72,13 @@ class TopicIds:
         return self.ids.get(topic, "")
 
     def after(self, starts: Mapping[str, Start]) -> "TopicIds":
-        """For a stage whose inputs are read from later on than they begin."""
+        """The ids for a stage whose inputs are read from later on than they begin."""
         return self.since(
             {topic: start.offsets for topic, start in starts.items() if start.topic_id == self.id_of(topic)}
         )
 
     def since(self, starts: Mapping[str, Sequence[int]]) -> "TopicIds":
-        """By topic and partition."""
+        """The ids with these later starts, by topic and partition."""
         later = {
             (topic, cell): max(offset, self.log_starts.get((topic, cell), 0))
             for topic, offsets in starts.items()

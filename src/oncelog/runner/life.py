@@ -304,7 +304,7 @@ class Life:
     # --- what is asked
 
     async def _asked_on_a_connection(self, place: Place, question: Callable[[], Awaitable[T]]) -> T:
-        """Of the log, so that what is known of it then may be sent on this connection."""
+        """Ask the log on a connection, so that what is known of it then may be sent on this connection."""
 
         async def once() -> tuple[object, T]:
             leader, _ = self._brokers.metadata.leader(*place)
@@ -356,7 +356,7 @@ class Life:
         self.cell.claimed(self._now())
 
     async def _recall(self, asked: Recall) -> None:
-        """As in "connect, check, send", but before there is anything to send."""
+        """Recall as in "connect, check, send", but before there is anything to send."""
         leader = self._brokers.metadata.leader
         try:
             connections = {place: await self._requests.connect(leader(*place)[0]) for place in asked.places}
@@ -481,7 +481,7 @@ class Life:
             self.leave(is_at_the_end=True)
 
     def _give_up(self, why: str) -> None:
-        """As `fail`, but what was read before is committed, and goodbye is said."""
+        """Give up as `fail` does, but what was read before is committed, and goodbye is said."""
         if not self.is_over:
             self.cell.stop(f"{self._stage.title}: {why}", self._now())
             self.wake()

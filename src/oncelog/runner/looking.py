@@ -47,8 +47,8 @@ class CellLook:
 
     @property
     def busy_until_ms(self) -> int:
-        """Until then somebody may send for this cell, by all that its journal says: the holder, where it has not said
-        goodbye, and those with other code that were there before it."""
+        """The time until which somebody may send for this cell, by all that its journal says: the holder, where it has
+        not said goodbye, and those with other code that were there before it."""
         taken = self.journal.take_over
         if taken is None:
             return 0
@@ -69,7 +69,7 @@ def _named(topic: str) -> Iterator[None]:
 
 
 class Looking:
-    """At the flows of one cluster. Used on one loop."""
+    """A look at the flows of one cluster. Used on one loop."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -132,7 +132,7 @@ class Looking:
                 yield CellLook(stage.stage, cell, journal, inputs, CLOCK.now().wall_ms, damage)
 
     async def unread(self, register: FlowRegister) -> list[Unread]:
-        """Of inputs that have more partitions than their stages have cells."""
+        """The inputs that have more partitions than their stages have cells."""
         await self.cluster.brokers.refresh()
         written = {sink for *_, sink in register.flow_parts.parts} if register.flow_parts else set()
         inputs = [
@@ -171,7 +171,7 @@ async def topics_of(cluster: Cluster, layout: Layout) -> list[TopicLook]:
 
 @asynccontextmanager
 async def looking(properties: Mapping[str, Any], patience_s: float) -> AsyncIterator[Looking]:
-    """At a cluster that answers within `patience_s`; else FlowRefused."""
+    """A look at a cluster that answers within `patience_s`; else FlowRefused."""
     cluster = Cluster(properties, asyncio.get_running_loop().call_soon_threadsafe, lambda: None)
     try:
         await cluster.start(patience_s)

@@ -71,7 +71,7 @@ FAMILIES: Final[tuple[Family[Run], ...]] = (
 
 
 class Scraped:
-    """On a thread of its own, which reads what the run looked at last."""
+    """The port for scrapes, on a thread of its own, which reads what the run looked at last."""
 
     def __init__(self, run: Run, address: str) -> None:
         self._run = run
@@ -90,7 +90,7 @@ class Scraped:
         self._server = MetricsServer(lambda: lines_of(FAMILIES, run) if self.has_begun else ())
 
     def begin(self) -> str:
-        """Where it listens."""
+        """Begin to serve; returns the address."""
         self._thread = LoopThread("oncelog-metrics")
         try:
             port = self._thread.run(self._server.start(self._host, self._port))

@@ -64,7 +64,7 @@ def _check_nobody_is_at_work(flow: str, look: CellLook) -> None:
 
 
 async def own_topics(look: Looking, flow: str, register: FlowRegister) -> list[str]:
-    """Those that it made; the register last, since by it the others are found."""
+    """The topics that the flow made; the register last, since by it the others are found."""
     known = (await look.cluster.brokers.refresh()).topics
     made = register.flow_parts
     parts = [] if made is None else made.parts

@@ -47,7 +47,7 @@ class Progress:
         _log.info("flow %s begins: run %s", self._about["name"], run_id)
 
     def ended(self) -> None:
-        """So that the log of a job that runs at night says what it has done."""
+        """Say at the end what was done, for the log of a job that runs at night."""
         _log.info("flow %s ends: its stages took %s records", self._about["name"], f"{self._records:,}")
 
     def look(
@@ -80,7 +80,7 @@ class Progress:
 
     @property
     def line(self) -> str:
-        """Of the last look, in words."""
+        """The last look, in words."""
         if not self.recent:
             return f"flow {self._about['name']} starts"
         last = self.recent[-1]

@@ -108,7 +108,7 @@ class Run:
 
     @property
     def id(self) -> str:
-        """Of the flow, the same in each of its runs."""
+        """The id of the flow, the same in each of its runs."""
         return self._engine.agreed.flow_id
 
     @property
@@ -155,7 +155,8 @@ class Run:
         return self._exception or self._engine.failure
 
     def await_termination(self, timeout: float | None = None) -> bool | None:
-        """Until it has ended; raises what `exception()` gives. With a timeout in seconds: whether it has."""
+        """Wait until it has ended; raises what `exception()` gives. With a timeout in seconds it says whether it
+        has."""
         has_ended = until_set(self._ended, timeout)
         if has_ended:
             self._thread.stop()
@@ -172,8 +173,8 @@ class Run:
     # --- `Flow.run`
 
     def work(self) -> int | None:
-        """Until it ends by itself, or Ctrl-C or SIGTERM comes; raises what `exception()` gives. The number of the
-        signal, where one came first."""
+        """Work until it ends on its own, or Ctrl-C or SIGTERM comes; raises what `exception()` gives. Returns the
+        number of the signal, where one came first."""
         with _signals() as signals:
             line = _Line()
             while not until_set(self._ended, 0.1):
@@ -189,7 +190,7 @@ class Run:
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Those that came. The first one asks to stop, a second one does what it did before."""
+    """The signals that came. The first one asks to stop, a second one does what it did before."""
     asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield asked

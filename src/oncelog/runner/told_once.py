@@ -21,7 +21,8 @@ class ToldOnce:
         self._counts: dict[str, int] = {}  # of partitions, of topics that have more than they had
 
     def waits(self, holders: Sequence[CellHolder]) -> None:
-        """For holders with other code, where that is long; once as many wait as at the look before."""
+        """Say that cells wait for holders with other code, where that is long; once as many wait as at the look
+        before."""
         waits_ms = [each.waits_ms for each in holders if each.waits_ms >= LONG_WAIT_MS]
         waited, self._waiting = self._waiting, len(waits_ms)
         if self._has_told_wait or not waits_ms or len(waits_ms) != waited:

@@ -104,7 +104,7 @@ async def ready(
 
 
 async def memory_ms(cluster: Cluster) -> int:
-    """For how long its brokers remember a producer."""
+    """How long its brokers remember a producer."""
     told = await forgotten_after_ms(cluster.brokers, is_shared=True)
     return UNKNOWN_MEMORY_MS if told is None else told
 
@@ -134,9 +134,9 @@ async def _counts(cluster: Cluster, names: Sequence[str], wanted: Collection[str
 
 
 def check_counts(cluster: Cluster, layout: Layout, counts: dict[str, int], may_have_more: Collection[str]) -> list[str]:
-    """Of partitions, by topic. Which of the flow's own topics are missing; FlowRefused where one is as it cannot be.
-    What a flow passes through may have got more: it is written and read as before, and what comes to the others is
-    told."""
+    """Check the counts of partitions, by topic. Returns which of the flow's own topics are missing; FlowRefused where
+    one is as it cannot be. What a flow passes through may have got more: it is written and read as before, and what
+    comes to the others is told."""
     journals = {stage.journal: stage.cells for stage in layout.stages}
     missing: list[str] = []
     for name, count in counts.items():

@@ -51,7 +51,7 @@ class Unread(NamedTuple):
 
 
 async def unread(brokers: Brokers, inputs: Iterable[Known]) -> list[Unread]:
-    """Of inputs that have more partitions than cells, by what is known of topics now."""
+    """The inputs that have more partitions than cells, by what is known of topics now."""
     topics = brokers.metadata.topics
     counts = {each: len(topics[each.topic].partitions) for each in inputs if each.topic in topics}
     more = {each: range(each.cells, count) for each, count in counts.items() if count > each.cells}

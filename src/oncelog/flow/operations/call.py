@@ -8,8 +8,8 @@ from oncelog.flow.scope import Context, Make, Push, Scope
 
 
 def calling(name: str, function: Callable[[Any, Context[Any]], Any]) -> Make:
-    """Where the call fails, or what follows from its answer, the record is dead from here on: what happened before the
-    call, or beside it, may have been sent."""
+    """Call the function. Where that fails, or what follows from its answer, the record is dead from here on: what
+    happened before the call, or beside it, may have been sent."""
 
     def make(then: Push, scope: Scope) -> Push:
         at: Context[Any] = Context(scope)

@@ -50,7 +50,7 @@ class Fault(NamedTuple):
 
 
 def faults_of(dice: Dice, horizon: int) -> tuple[Fault, ...]:
-    """For a flow that takes `horizon` turns undisturbed."""
+    """Faults for a flow that takes `horizon` turns undisturbed."""
     kinds = list(Kind)
     found = [
         Fault(dice.below(2 * horizon), dice.one_of(kinds), dice.one_of((3, 10, 31, 100, 301)))

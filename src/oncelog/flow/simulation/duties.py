@@ -35,7 +35,7 @@ class Duty:
 
 
 def duties_of(program: Program) -> list[Duty]:
-    """Those of a part come behind those that write what it reads."""
+    """All duties; those of a part come behind those that write what it reads."""
     if program.loose or not program.parts:
         raise ValueError(program.loose or f"flow {program.name} writes nothing: end it with `write`")
     return [_duty(program, part, cell) for part in _in_order(program) for cell in range(_cells(part))]

@@ -141,7 +141,7 @@ class Engine:
                 self.to_do.append(self.parked.pop(fetch.input))
 
     def _look_at_the_time(self) -> None:
-        """Of what is at its end, and what those say that write what it reads."""
+        """Look at the time of inputs that are at their end, and at what the cells say that write them."""
         world, cell = self.world, self.cell
         for index, (place, source) in enumerate(zip(self.duty.inputs, cell.sources, strict=True)):
             if not source.input.is_derived:

@@ -53,8 +53,8 @@ class Search:
         return world
 
     def crashes(self, sent: tuple[Sent, ...], undisturbed: World | None = None) -> None:
-        """From each point of the undisturbed run another one in which the holder is gone. Points between which nothing
-        was sent or appended are one."""
+        """Run again from each point of the undisturbed run, with the holder gone. Points between which nothing was sent
+        or appended are one."""
         topics = (undisturbed or self.calm(sent)).topics
         has_files = any(duty.part.files for duty in self._duties)  # which are looked at in the end
         back = NOWHERE if has_files else {duty: Returning(duty, topics) for duty in self._duties}
@@ -123,7 +123,7 @@ class Search:
             self.history(Case(sent, faults_of(Dice(~seed), horizon), seed))
 
     def overlaps(self, sent: tuple[Sent, ...], horizon: int) -> None:
-        """At each of these points the holder sleeps, and goes on when another one has done everything."""
+        """Let the holder sleep at each of these points, and go on when another one has done everything."""
         for turn in self.points:
             self.history(Case(sent, (Fault(turn, Kind.SLEEP, 10 * horizon),)))
 
@@ -138,7 +138,7 @@ class Search:
     # --- what fails
 
     def story(self, broken: Broken) -> str:
-        """Of the smallest case that fails as well."""
+        """The story of the smallest case that fails as well."""
         broken = self._smaller(broken)
         case = broken.case
         world = self._world(case)

@@ -99,7 +99,7 @@ class Log:
         return decide(Question(self._producers.get(pid), epoch, wire.first_sequence, wire.records))
 
     def store(self, wire: Wire) -> int:
-        """Without a question."""
+        """Store it without a question."""
         if self._is_shared:
             self._part()
         stored = Stored(self.end, wire, self.end + wire.records)
@@ -130,7 +130,7 @@ class Log:
         self.end = len(self._keys)
 
     def compact(self, end: int) -> None:
-        """Of what stands before this offset a key keeps its last record."""
+        """Keep the last record of each key of what stands before this offset."""
         last = {key: offset for offset, key in enumerate(self._keys[:end])}
         self._gone |= frozenset(range(end)).difference(last.values())
 
@@ -186,7 +186,7 @@ class Log:
         ]
 
     def _from(self, offset: int) -> list[Stored]:
-        """Those that do not end before it."""
+        """The batches that do not end before this offset."""
         return self.batches[bisect_right(self.batches, offset, key=attrgetter("end")) :]
 
     def written_by(self, pid: int) -> list[Output]:

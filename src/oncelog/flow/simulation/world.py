@@ -81,7 +81,7 @@ class World:
     # --- what holders need
 
     def passes(self) -> Now:
-        """To work takes time."""
+        """Let time pass: to work takes some."""
         self.now_ms += 1
         self.now = Now(self.now_ms, self.now_ms)
         return self.now
@@ -94,12 +94,12 @@ class World:
         return FETCHED_AT_ONCE if self.dice is None else 1 + self.dice.below(2 * FETCHED_AT_ONCE)
 
     def shown(self, place: Place) -> int:
-        """Up to where it can be read."""
+        """The offset up to which it can be read."""
         return self._hidden.get(place, self.topics[place].end)
 
     def shown_at_first(self, place: Place) -> int:
-        """Up to where a table is read before the streams are: without dice, the rows that are no younger than all
-        records of these."""
+        """The offset up to which a table is read before the streams are: without dice, the rows that are no younger
+        than all records of these."""
         if self.dice is not None:
             return self.shown(place)
         tables = {place for duty in self.all_duties for place in duty.tables}
@@ -111,7 +111,8 @@ class World:
 
     @property
     def present_ms(self) -> int:
-        """In the time of events: that of the end, where all inputs have come to theirs. Before, records say it."""
+        """The present in the time of events: that of the end, where all inputs have come to theirs. Before, records say
+        it."""
         return -1 if self._hidden or self.end_ms is None else self.end_ms
 
     @property
@@ -178,7 +179,7 @@ class World:
     # --- turns
 
     def run(self, back: Mapping[Duty, Returning] | None = None) -> bool:
-        """To the end, or to where it is as if nothing had happened: whether it came to that."""
+        """Run to the end, or to where it is as if nothing had happened; returns whether it came to that."""
         seen = None
         while self.turn():
             engine = self.current
@@ -212,7 +213,8 @@ class World:
         return True
 
     def _place_to_deliver(self, engine: Engine, dice: Dice | None) -> Place | None:
-        """With dice, in some worlds batches of journals are slow, in others those of outputs."""
+        """The place whose batch arrives next. With dice, in some worlds batches of journals are slow, in others those
+        of outputs."""
         places = list(engine.wires)
         if dice is None or not places:
             return places[0] if places else None
@@ -301,7 +303,7 @@ class World:
         self.tell(engine, "begins")
 
     def _replace(self) -> None:
-        """Who is no more has a successor, where something is left to do."""
+        """Give each engine that is no more a successor, where something is left to do."""
         self.engines = [each for each in self.engines if not each.is_over]
         held = {each.duty for each in self.engines}
         for duty in self.duties:

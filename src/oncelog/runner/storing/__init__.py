@@ -1,1 +1,1 @@
-"""Where files of flows lie, and what writes them there: whole, under names that only the first to come fills."""
+"""The places that files of flows lie in, and what writes them: whole, under names that only the first to come fills."""

@@ -44,7 +44,8 @@ class Unreachable(OSError):
 
 
 def told(error: Exception) -> str:
-    """And what to do, where that is known. Of many lines the first one: the others say where it was looked."""
+    """The error in words, and what to do where that is known. Of many lines the first one: the others say where it was
+    looked."""
     remedy = _REMEDIES.get(getattr(error, "errno", None) or 0)
     words = f"{error}".partition("\n")[0] or type(error).__name__
     return words if remedy is None else f"{words}. {remedy}"
@@ -78,7 +79,8 @@ class FilePlace:
         return self
 
     def _find_bucket(self) -> None:
-        """With a folder, pyarrow would make a bucket of Google's too, by whatever name was mistyped."""
+        """Look for the bucket first: with a folder, pyarrow would make one of Google's too, by whatever name was
+        mistyped."""
         if not self._is_local and self._files.type_name == _WITH_FOLDERS:
             bucket = self.root.partition("/")[0]
             if not self._there([bucket])[0]:
@@ -109,7 +111,7 @@ class FilePlace:
     # --- on this machine
 
     def unfinished(self, owner: str) -> str:
-        """Where a file may be written before it is finished. Leftovers are known by their owner."""
+        """A place where a file may be written before it is finished. Leftovers are known by their owner."""
         os.makedirs(self.scratch, exist_ok=True)
         return os.path.join(self.scratch, f".{owner}.{uuid4().hex}{UNFINISHED}")
 
@@ -197,7 +199,7 @@ class FilePlace:
         return self._now().get_file_info(fs.FileSelector(path, allow_not_found=True))
 
     def rows(self, names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-        """Of those files that are there."""
+        """The rows of those files that are there."""
         found = {}
         for name, is_there in zip(names, self.exists([*names]), strict=True):
             if is_there:
@@ -210,7 +212,7 @@ class FilePlace:
 
 
 def _own_folder(url: str) -> str:
-    """Of this machine, for what goes elsewhere: others of the same place find it again."""
+    """A folder of this machine for what goes elsewhere: others of the same place find it again."""
     user = os.getuid()
     folder = os.path.join(gettempdir(), f"oncelog-{user}-{crc32(url.encode()):08x}")
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -220,7 +222,7 @@ def _own_folder(url: str) -> str:
 
 
 def _put(files: Any, unfinished: str, path: str) -> bool:
-    """To an object store: an object is there when all of it is."""
+    """Put a file into an object store: an object is there when all of it is."""
     known = signature(files.put_file).parameters
     how = {"mode": "create"} if "mode" in known else {"overwrite": False} if "overwrite" in known else {}
     try:
