@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class Rights(Protocol):
-    """Of one principal, at one host. What it answers may change with each step of the loop."""
+    """The rights of one principal, at one host. What it answers may change with each step of the loop."""
 
     def may(self, operation: Operation, resource: Resource, name: str) -> bool: ...
 
@@ -55,7 +55,7 @@ class Rights(Protocol):
 
 
 class EveryRight:
-    """Where nothing is asked."""
+    """Rights where nothing is asked."""
 
     def may(self, operation: Operation, resource: Resource, name: str) -> bool:
         return True
@@ -90,7 +90,7 @@ class _Remembered:
 
 
 class GivenRights:
-    """Those that rules give."""
+    """The rights that rules give."""
 
     __slots__ = ("__weakref__", "_acls", "_granted", "_remembered", "_somewhere", "_who")
 
@@ -155,7 +155,7 @@ def unheeded(settings: Settings) -> dict[Kind, str]:
 
 
 class Access:
-    """Who may do what; the same for all connections."""
+    """The rules of who may do what; the same for all connections."""
 
     def __init__(self, settings: Settings, topics: Topics) -> None:
         self.is_asked = bool(settings.authorizer_class_name)
@@ -202,7 +202,7 @@ class Access:
         return self._acls.bindings.get(key)
 
     def _tell_unheeded(self, kind: Kind) -> None:
-        """Once of each."""
+        """Tell once of each that it is not heeded."""
         count = len(self._topics.document(kind))
         if count and kind in self._unheeded:
             logger.warning(self._unheeded.pop(kind), self._topics.where_documents_are, count)

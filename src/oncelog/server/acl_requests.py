@@ -35,7 +35,7 @@ def filter_of(asked: Any) -> Filter:
 
 
 def looking(wanted: Filter, call: Call) -> Generator[None, None, list[Binding]]:
-    """Those that match, in steps."""
+    """The rules that match, in steps."""
     only = wanted.only
     if only is not None:
         known = call.broker.access.binding(only.key)

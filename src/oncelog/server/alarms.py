@@ -48,7 +48,7 @@ class Alarms:
         self._is_hearing = False
 
     def set(self, name: str | None, wake_ms: int | None) -> None:
-        """At most one alarm for a name; None takes it away."""
+        """Set the one alarm of a name; None takes it away."""
         if self._wake_ms.get(name) == wake_ms:
             return
         if wake_ms is None:

@@ -104,7 +104,7 @@ class Look:
             return _without_frames(damage)
 
     def verdicts(self, begin: int) -> Verdicts:
-        """Of the same request, which begins there now."""
+        """The verdicts of the same request, which begins there now."""
         return {begin + place: verdict for place, verdict in self._verdicts}
 
 

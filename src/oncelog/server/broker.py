@@ -160,7 +160,8 @@ class Broker:
         self.ports = ports
 
     def advertised(self, listener: str, local_host: str) -> tuple[str, int]:
-        """Where a client shall connect to: what its listener advertises, or the address by which it reached us."""
+        """The address that a client shall connect to: what its listener advertises, or the one by which it reached
+        us."""
         endpoint = next(each for each in self.endpoints if each.name == listener)
         host = endpoint.advertised_host or local_host
         return host, endpoint.advertised_port or self.ports[endpoint.name]
@@ -183,19 +184,19 @@ class Broker:
 
     @property
     def own_names(self) -> frozenset[str]:
-        """By which browsers and scrapers may ask, beside addresses."""
+        """The names by which browsers and scrapers may ask, beside addresses."""
         named = (*self.settings.oncelog_page_hosts, *(each.advertised_host or "" for each in self.endpoints))
         return frozenset(each.casefold() for each in named if each)
 
     def addresses(self) -> str:
-        """Where clients can connect, as bootstrap.servers wants it."""
+        """The addresses that clients can connect to, as bootstrap.servers wants it."""
         return ",".join(
             f"{bracketed(each.advertised_host or '127.0.0.1')}:{each.advertised_port or self.ports[each.name]}"
             for each in self.endpoints
         )
 
     def bound_addresses(self) -> str:
-        """Where it listens, and how to get there from here where that is not the same. For people."""
+        """The addresses that it listens on, and how to get there from here where that is not the same. For people."""
         bound = ",".join(f"{bracketed(each.host) or '*'}:{self.ports[each.name]}" for each in self.endpoints)
         if any(each.host in WILDCARDS for each in self.endpoints):
             return f"{bound} (every interface; clients connect to {self.addresses()})"

@@ -122,7 +122,7 @@ class Call:
         self.held_bytes += more_bytes
 
     def let_go(self) -> None:
-        """Of what was made, some at a time: to free a million structs takes a third of a second. Not in this round of
+        """Free what was made, some at a time: to free a million structs takes a third of a second. Not in this round of
         the loop: the handler that made it may still hold it."""
         turns = self.broker.turns
         turns.wait(lambda: turns.go_through(self._dropping()))

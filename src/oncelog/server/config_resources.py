@@ -38,7 +38,7 @@ class Resource(IntEnum):
 
 
 class Source(IntEnum):
-    """Where a value comes from, numbered as in the answer to DescribeConfigs."""
+    """The origin of a value, numbered as in the answer to DescribeConfigs."""
 
     TOPIC = 1
     BROKER = 2
@@ -127,7 +127,7 @@ def describe_configs(settings: Settings, own: Mapping[str, str]) -> list[Entry]:
 
 
 def describe_group(topics: Topics, name: str) -> list[Entry]:
-    """As it was set: where that is out of bounds by now, the nearest value counts."""
+    """The configs of a group as they were set: where one is out of bounds by now, the nearest value counts."""
     own, settings = group_configs.own_of(topics.document(DocumentKind.GROUP_CONFIGS), name), topics.settings
     values = group_configs.parsed(own)
     entries = []
@@ -143,7 +143,8 @@ def describe_group(topics: Topics, name: str) -> list[Entry]:
 
 
 def describe_broker(settings: Settings, name: str) -> list[Entry]:
-    """By the node's number every setting; by no name what was changed for all brokers, as Kafka does."""
+    """The configs of a broker: by the node's number every setting; by no name what was changed for all brokers, as
+    Kafka does."""
     check_broker_name(settings, name)
     if not name:
         return [

@@ -406,7 +406,7 @@ class Connection(asyncio.BufferedProtocol):
             self._answer(answer, call)
 
     def _wait_for(self, work: Awaitable[Any], api: Api, call: Call, then: Then | None = None) -> None:
-        """For the answer, or for what `then` makes one of."""
+        """Wait for the answer, or for what `then` makes one of."""
         waiting = asyncio.ensure_future(work)
         self._waiting = waiting
         finished = partial(self._finished, api, call, then)
@@ -465,7 +465,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pattern = None
 
     def quotas_changed(self) -> None:
-        """Who stands still is judged anew by the next request."""
+        """Quotas have changed: a connection that stands still is judged anew by the next request."""
         self._throttle = throttle_of(self._broker.quotas, self._broker.clock, self, self._throttle)
 
     def mute(self) -> None:

@@ -66,7 +66,8 @@ class Open(Protocol):
 
 
 class LineLimit:
-    """At most a few lines a second about bad connections, so that no client can fill the disk with the server's log."""
+    """A bound of a few lines a second about bad connections, so that no client can fill the disk with the server's
+    log."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -196,7 +197,8 @@ class Connections:
             self._let_in_timer = loop.call_later(LET_IN_S, self._let_in)
 
     def _let_in(self) -> None:
-        """Those who hold the memory may get on or not: a frame that is ready to come in whole waits for neither."""
+        """Let in what waits for memory: a frame that is ready to come in whole waits for no holder of memory, which may
+        get on or not."""
         self._let_in_timer = None
         self._memory.unserved.let_in()
         now_ms = self.broker.clock.now().monotonic_ms
@@ -269,6 +271,6 @@ class Connections:
 
 
 def _oldest_last(since: Iterable[tuple[int | None, Open]], before_ms: int) -> list[Open]:
-    """Of those that have been so since then at the latest."""
+    """The connections that have been so since then at the latest."""
     found = [(at_ms, each) for at_ms, each in since if at_ms is not None and at_ms <= before_ms]
     return [each for _, each in sorted(found, key=lambda each: each[0], reverse=True)]

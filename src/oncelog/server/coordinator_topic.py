@@ -136,7 +136,7 @@ class CoordinatorTopic:
         return self._topics.get(self.kind.topic) is not None
 
     def check_size(self, name: str, held_bytes: int) -> None:
-        """Of one batch, or of a part of it that is known before the batch is made."""
+        """Check the size of one batch, or of a part of it that is known before the batch is made."""
         partition = self.partition_of(name)
         limit_bytes = self._most_bytes if partition is None else partition.topic.log_config.max_message_bytes
         if held_bytes > limit_bytes:
@@ -148,7 +148,7 @@ class CoordinatorTopic:
     def append(
         self, name: str, records: Collection[KeyValue], now: Now, within: InTransaction | None = None
     ) -> tuple[Partition, End]:
-        """Where the records end; to be sure of them, wait with `when_settled`."""
+        """Append; returns where the records end. To be sure of them, wait with `when_settled`."""
         if not self.is_made and not self._topics.is_replicated:
             at_once(self.making(now))
         partition, refused = self.partition_of(name), self.refusal(name)

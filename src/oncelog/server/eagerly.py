@@ -28,7 +28,7 @@ def begun(work: Coroutine[Any, Any, Result]) -> Result | Pending:
 
 
 class _Rest(Coroutine[Any, Any, Result]):
-    """For a task: the work as it would be if the task had begun it. No generator, because a task that is cancelled
+    """The rest of the work for a task, as if the task had begun it. No generator, because a task that is cancelled
     before its first step would end it without the work having heard of it."""
 
     __slots__ = ("_awaited", "_work")

@@ -1,4 +1,4 @@
-"""Where a server is to listen, and what clients are told to connect to."""
+"""The addresses that a server is to listen on, and what clients are told to connect to."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -55,8 +55,8 @@ def endpoints(settings: Settings) -> list[Endpoint]:
 
 
 def check_reach(found: Iterable[Endpoint]) -> None:
-    """Of a broker on a machine of its own. Others learn where it is from what it writes down for them, and do not see,
-    as a client does, by which address they have reached it."""
+    """Check the endpoints of a broker on a machine of its own. Others learn where it is from what it writes down for
+    them, and do not see, as a client does, by which address they have reached it."""
     for each in found:
         if each.advertised_host is None:
             raise SettingsError(

@@ -79,7 +79,7 @@ def _partitions_offline(seen: Seen) -> Iterator[Sample]:
 
 
 def _damaged(broker: Broker, topic: Topic) -> Iterator[Sample]:
-    """Only partitions that have something to say: most never rot."""
+    """The damage of those partitions that have any: most never rot."""
     for partition in topic.open_partitions:
         if partition.log.damage:
             yield labels(topic=topic.name, partition=partition.index), len(partition.log.damage)
@@ -133,14 +133,14 @@ def _each_partition(value: Callable[[Broker, Partition], float]) -> Samples:
 
 
 def _lags(broker: Broker, topic: Topic) -> Iterator[Sample]:
-    """By the leader alone: who else has the partition cannot know."""
+    """The lags, by the leader alone: another broker that has the partition cannot know them."""
     for partition in topic.open_partitions:
         for follower, lag in ({} if partition.replica is None else partition.replica.lags).items():
             yield labels(topic=topic.name, partition=partition.index, broker=follower), lag
 
 
 def _state(broker: Broker, partition: Partition) -> Leadership:
-    """As brokers have agreed on it; of a server that stands alone, what that comes to."""
+    """The state that brokers have agreed on; of a server that stands alone, what that comes to."""
     if partition.leadership is not None:
         return partition.leadership
     in_sync = () if partition.log.offline is not None else (broker.node_id,)
@@ -148,7 +148,7 @@ def _state(broker: Broker, partition: Partition) -> Leadership:
 
 
 def _each_topic_with_producers(value: Callable[[Topic], float]) -> Samples:
-    """Only topics that have something to say: most never see such a producer."""
+    """A value of those topics that have something to say: most never see such a producer."""
 
     def tell(broker: Broker, topic: Topic) -> Iterator[Sample]:
         found = value(topic)

@@ -239,8 +239,8 @@ class Fetch:
                     yield each, each.partition
 
     def _waiting(self) -> Generator[None, None, None]:
-        """Until one of the partitions has grown by its part of what is lacking: before, all together cannot have. What
-        waits for the disk may be enough once it is seen. Where it came since the last look, the wait is over."""
+        """Wait until one of the partitions has grown by its part of what is lacking: before, all together cannot have.
+        What waits for the disk may be enough once it is seen. Where it came since the last look, the wait is over."""
         woken = self._woken
         part_bytes = -(-(self._min_bytes - self._found_bytes) // max(self._awaited, 1))
         for number, (each, partition) in enumerate(self._places(), 1):
@@ -259,7 +259,7 @@ class Fetch:
                 yield
 
     def _end_of(self, log: PartitionLog) -> int:
-        """Up to where it may be read."""
+        """The offset up to which the log may be read."""
         return log.stable_offset if self._read_committed else log.high_watermark
 
     def _growing(self) -> Generator[None, None, bool]:
@@ -404,7 +404,7 @@ class Fetch:
 
 
 def refused(code: ErrorCode, call: Call) -> Encoded:
-    """By the session: nothing is said of partitions."""
+    """A refusal by the session: nothing is said of partitions."""
     return Encoded(encode_fetched(call.version, call.correlation_id, (), error_code=code))
 
 

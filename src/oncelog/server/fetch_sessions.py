@@ -125,7 +125,7 @@ class Following:
         return self._session.count
 
     def updating(self) -> Steps[None]:
-        """Before all else. Raises KafkaError where there is no room for more."""
+        """Update the session, before all else. Raises KafkaError where there is no room for more."""
         sessions, session, topics = self._sessions, self._session, self._session.topics
         for (name, wanted), at in _some_at_a_time(self._request.topics):
             for partition in wanted[at : at + AT_A_TIME]:
@@ -152,7 +152,7 @@ class Following:
                 yield name, [each.wanted for each in every[start : start + AT_A_TIME]]
 
     def kept(self, name: bytes) -> Mapping[int, Kept]:
-        """By index: what the reader was told of them need not be found again."""
+        """What is kept, by index: what the reader was told of these partitions need not be found again."""
         return self._session.topics.get(name, NOTHING) if self.session_id else NOTHING
 
     def answering(self, found: Found) -> Steps[Found]:

@@ -64,7 +64,7 @@ class Folders:
             return None
 
     def mark_deleted(self, topic: str, indexes: Iterable[int]) -> None:
-        """From here on the folders are nobody's, also if the server dies before they are removed. Each gets a name of
+        """Mark folders as nobody's from here on, also if the server dies before they are removed. Each gets a name of
         its own: a partition that has moved away may be back, and away again, before its first one is removed."""
         for index in indexes:
             if self.exists(topic, index):

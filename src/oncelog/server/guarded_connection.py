@@ -86,7 +86,7 @@ class GuardedConnection(Connection):
         self.abort()
 
     def quotas_changed(self) -> None:
-        """Who is not known yet has no quota: all strangers would share one, and wait for each other."""
+        """Quotas have changed. A stranger has none: all strangers would share one, and wait for each other."""
         if self._gate.principal is not None:
             super().quotas_changed()
 
@@ -102,7 +102,7 @@ class GuardedConnection(Connection):
         super().serve(buffer, at, end)
 
     def _serve_gated(self, buffer: bytearray, at: int, end: int, now: Now) -> int:
-        """Where what is behind the proof begins; -1 where the gate is not open yet."""
+        """Serve up to the proof; returns where what is behind it begins, -1 where the gate is not open yet."""
         gate = self._gate
         self.is_serving = True
         try:
@@ -172,7 +172,7 @@ class GuardedConnection(Connection):
     def _handle(
         self, buffer: bytearray, at: int, end: int, key: int, version: int, correlation_id: int, now: Now
     ) -> None:
-        """Of a connection that is open."""
+        """Handle a request of a connection that is open."""
         if self._gate.begins_again(key, now.monotonic_ms):
             self._begin_again(now)
             self._end_turn()  # what stands behind the handshake is taken by the gate

@@ -31,7 +31,7 @@ def handled(api: Api, request: Any, call: Call) -> Any:
 
 
 async def read_aside(broker: Broker, api: Api, body: bytes, call: Call) -> Any:
-    """By kio, in a thread."""
+    """Read a request by kio, in a thread."""
     unserved = broker.memory.unserved
     unserved.hold(len(body))
     try:
@@ -41,7 +41,7 @@ async def read_aside(broker: Broker, api: Api, body: bytes, call: Call) -> Any:
 
 
 def too_new(call: Call) -> Any:
-    """To ApiVersions alone: the client can choose again."""
+    """The answer to an ApiVersions that is too new: the client can choose again."""
     return replace(call.schema.refusal(ErrorCode.unsupported_version, None), api_keys=listed_apis(call))
 
 
@@ -63,7 +63,7 @@ def refused(error: Exception, api: Api, call: Call, log_unexpected: Callable[[st
 
 
 def drop_answer(broker: Broker, future: "asyncio.Future[Any]") -> None:
-    """To a connection that is gone."""
+    """Drop the answer to a connection that is gone."""
     answer = None if future.cancelled() or future.exception() else future.result()
     if type(answer) is Encoded:
         broker.memory.unsent.give_back(answer.held_bytes)

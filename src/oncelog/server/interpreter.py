@@ -17,7 +17,7 @@ YOUNG, MIDDLE, NEVER = 2_000, 2, 2**31 - 1  # 6,000 objects at a time: a few ms
 
 
 async def keep_pauses_short() -> None:
-    """Until it is cancelled."""
+    """Keep the pauses short until this is cancelled."""
     before = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(GIVE_WAY_S)
     gc.set_threshold(YOUNG, MIDDLE, NEVER)

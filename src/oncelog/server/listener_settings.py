@@ -22,8 +22,8 @@ def listener_conflicts(settings: Settings, protocols: Mapping[str, str]) -> list
 
 
 def client_auth(settings: Settings, listener: str, protocol: str) -> str:
-    """As Kafka (KIP-684): where clients say by SASL who they are, a certificate is asked for only by that listener's
-    own setting."""
+    """The setting as Kafka has it (KIP-684): where clients say by SASL who they are, a certificate is asked for only by
+    that listener's own setting."""
     if protocol == "SASL_SSL" and "ssl_client_auth" not in settings.by_listener.get(listener, {}):
         return "none"
     return settings.of_listener(listener).ssl_client_auth

@@ -282,7 +282,7 @@ def check_there(folders: Folders, name: str, index: int) -> None:
 
 
 def what_is_in_the_way(folders: Folders, name: str, index: int) -> str:
-    """Of a new partition; empty where nothing is."""
+    """What is in the way of a new partition; empty where nothing is."""
     if not folders.exists(name, index) or not folders.holds_records(name, index):
         return ""
     return (

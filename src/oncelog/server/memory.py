@@ -138,7 +138,7 @@ class LargeBuffers:
 
 
 class Answers:
-    """Those that are made of many objects, while they are made. None goes on while too much waits to be taken."""
+    """The answers that are made of many objects, while they are made. None goes on while too much waits to be taken."""
 
     def __init__(self, unsent: Budget, is_wanted: Callable[[], None]) -> None:
         self._made = Budget(MADE_BYTES)

@@ -83,7 +83,7 @@ class MetadataLog:
         self._write_encoded(kind, documents.encode(kind, document), now)
 
     def making_durable(self, now: Now) -> Steps[None]:
-        """Until the disk has what was written."""
+        """Wait until the disk has what was written."""
         try:
             yield self.log.flush
             # Whatever is wrong below the recovery point is damage. Without one a start would take it for a torn write,
@@ -120,7 +120,8 @@ class MetadataLog:
 
 
 def definitions_in(records: Iterable[Record]) -> dict[str, Definition]:
-    """For readers of the records that do not open the log. Raises what a record that is no such record raises."""
+    """The definitions in these records, for readers that do not open the log. Raises what a record that is no such
+    record raises."""
     found: dict[str, Definition] = {}
     for record in records:
         key = (record.key or b"").decode()
@@ -129,7 +130,7 @@ def definitions_in(records: Iterable[Record]) -> dict[str, Definition]:
 
 
 def documents_in(records: Iterable[Record]) -> dict[Kind, Document]:
-    """As `definitions_in`."""
+    """The documents in these records, as `definitions_in`."""
     found: dict[Kind, Document] = {kind: {} for kind in Kind}
     for record in records:
         key = (record.key or b"").decode()

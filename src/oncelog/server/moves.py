@@ -142,7 +142,7 @@ class Moves:
         return found.serving(move.epoch, lambda: self._is_on(move))
 
     def _reading(self, partition: Partition, found: Found) -> Pauses:
-        """Only the newest record of each key is looked into."""
+        """Read what was found; only the newest record of each key is looked into."""
         log, name = partition.log, self._memory.topic.kind.topic
         if log.offline is not None:
             logger.error("%s-%d is offline: %s", name, partition.index, log.offline)

@@ -76,7 +76,7 @@ def registered(cluster: Cluster) -> AbstractSet[int]:
 
 
 def staying(cluster: Cluster) -> AbstractSet[int]:
-    """Those that are up, and not about to end."""
+    """The brokers that are up, and not about to end."""
     return cluster.members.keys() - cluster.away.keys()
 
 

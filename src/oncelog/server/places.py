@@ -32,5 +32,5 @@ class Places(Generic[V]):
         return len(self._by_place.get(place_of(host), ()))
 
     def most(self) -> Collection[V]:
-        """Those of the host that has most of them."""
+        """The values of the host that has most of them."""
         return max(self._by_place.values(), key=len, default=())

@@ -31,7 +31,7 @@ class Polls:
         self.waiting.pop(poll, None)
 
     def wake(self, appended_bytes: int) -> None:
-        """Those are called, and forgotten, that wait for no more than this."""
+        """Call those, and forget them, that wait for no more than this."""
         if appended_bytes < self._least_bytes:
             return
         due = [poll for poll, wanted_bytes in self.waiting.items() if wanted_bytes <= appended_bytes]
@@ -62,7 +62,7 @@ class Looks:
         self.awaited -= partitions
 
     def add(self, look: Callable[[], None]) -> None:
-        """Once this round of the loop is over: what was appended may be followed by more."""
+        """Add a look, for the end of this round of the loop: what was appended may be followed by more."""
         self._due.append(look)
         if not self._is_scheduled:
             self._schedule()

@@ -24,8 +24,8 @@ NO_MEMBERS: Final[Mapping[int, Member]] = {}
 
 
 class Cluster(Grants, Protocol):
-    """Who this server is among its peers, and what only one of them may do. Whichever of them granted a leased pid, it
-    knows by when (`may_be_new`)."""
+    """A server's place among its peers, and what only one of them may do. Every broker knows by when a leased pid was
+    granted (`may_be_new`), by whichever of them."""
 
     @property
     def cluster_id(self) -> str:
@@ -37,17 +37,17 @@ class Cluster(Grants, Protocol):
 
     @property
     def members(self) -> Mapping[int, Member]:
-        """By their node ids, this server among them."""
+        """The members, by their node ids, this server among them."""
         ...
 
     @property
     def away(self) -> Mapping[int, Member]:
-        """Those that are to lead nothing: brokers that are down, and brokers that are about to be."""
+        """The members that are to lead nothing: brokers that are down, and brokers that are about to be."""
         ...
 
     @property
     def lost(self) -> Mapping[int, Member]:
-        """Those that were up some seconds ago, and did not say that they would end."""
+        """The members that were up some seconds ago, and did not say that they would end."""
         ...
 
     async def until_nobody_is_missed(self) -> None:
@@ -60,12 +60,13 @@ class Cluster(Grants, Protocol):
 
     @property
     def secret(self) -> str:
-        """By which brokers know each other; empty where there is one."""
+        """The secret by which brokers know each other; empty where there is one."""
         ...
 
     @property
     def pid_secret(self) -> str:
-        """By which a pid is known to be somebody's; the same for ever, and for all brokers, once they have agreed."""
+        """The secret by which a pid is known to be somebody's; the same for ever, and for all brokers, once they have
+        agreed."""
         ...
 
     @property
@@ -83,7 +84,8 @@ class Cluster(Grants, Protocol):
         ...
 
     def sure_until_ms(self) -> int:
-        """On the monotonic clock: until then nobody else can have been elected in the place of this broker."""
+        """The time, on the monotonic clock, until which nobody else can have been elected in the place of this
+        broker."""
         ...
 
     async def reserve_pids(self, kind: PidKind, count: int) -> Block:
@@ -111,7 +113,7 @@ class Peers(Protocol):
 
 
 class NoPeers:
-    """Of a server that stands alone."""
+    """The peers of a server that stands alone: none."""
 
     async def ask(self, node_id: int, name: str, version: int, request: Callable[[Callable[..., Any]], Any]) -> Any:
         raise ConnectionError(f"broker {node_id} is not known here")

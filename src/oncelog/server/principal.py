@@ -11,5 +11,5 @@ HAS_KEPT: Final = "oncelog_has_kept"  # whether something of it is to be read, t
 
 
 def principal_of(transport: asyncio.BaseTransport) -> str:
-    """By its certificate, where the listener asks for one."""
+    """The principal by its certificate, where the listener asks for one."""
     return str(transport.get_extra_info(PRINCIPAL) or ANONYMOUS)

@@ -38,7 +38,7 @@ def open_files_limit() -> int:
 
 
 def raise_open_files_limit() -> None:
-    """As far as this process is allowed to: the lower limit is there for programs that use select()."""
+    """Raise the limit as far as this process is allowed to: the lower one is there for programs that use select()."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

@@ -41,7 +41,8 @@ class Pattern:
         self._pack, self._size_bytes, self._before, self._after = pack_produced_one(version, name)
 
     def records(self, buffer: bytearray, at: int, end: int) -> tuple[int, int] | None:
-        """Where the records are, in a request whose client id begins at `at` and that ends at `end`; None if unlike."""
+        """The place of the records, in a request whose client id begins at `at` and that ends at `end`; None if
+        unlike."""
         if not buffer.startswith(self.prefix, at):
             return None
         at += self.prefix_bytes

@@ -40,7 +40,7 @@ class Wanted(NamedTuple):
 
 
 def wanted_in(buffer: bytearray, batches: Iterable[tuple[Partition, int, int]]) -> Iterator[Wanted]:
-    """Those of which it is not known that they may be appended."""
+    """The batches of which it is not known that they may be appended."""
     for partition, start, stop in batches:
         if stop - start >= HEADER_BYTES:
             header = read_header(buffer, start)

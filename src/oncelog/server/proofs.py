@@ -23,7 +23,7 @@ class Proof(Protocol):
 
     @property
     def principal(self) -> str:
-        """Of whose proof is over."""
+        """The user whose proof is over."""
 
     @property
     def is_over(self) -> bool: ...

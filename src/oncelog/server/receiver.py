@@ -42,8 +42,8 @@ class Serving(Protocol):
 
 
 class Gone:
-    """In the place of a connection that is gone: two that point at each other stay until the collector finds them,
-    and it stops the server while it looks through everything."""
+    """A stand-in for a connection that is gone: two objects that point at each other stay until the collector finds
+    them, and it stops the server while it looks through everything."""
 
     is_closing = True
     is_serving = False
@@ -118,7 +118,7 @@ class Receiver:
 
     @property
     def kept_bytes(self) -> int:
-        """Of what is too little to be served, or may not be yet."""
+        """The bytes that are kept: too few to be served, or not to be served yet."""
         return len(self._rest)
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
@@ -223,7 +223,7 @@ class Receiver:
         self._memory.is_wanted()
 
     def stalled_since_ms(self, now_ms: int) -> int | None:
-        """Since when a large frame has not got on, where that is the client's doing."""
+        """The time since when a large frame has not got on, where that is the client's doing."""
         if self._large is None or self._is_read_paused or self._serving.is_closing:
             return None
         if self._large_filled - self._large_seen >= PROGRESS_BYTES:
@@ -291,7 +291,7 @@ class Receiver:
         return self._large is not None and self._large_filled == self._large_size
 
     def pause(self) -> None:
-        """Until it is told to go on."""
+        """Pause until it is told to go on."""
         self._pause_reading()
 
     def _pause_reading(self) -> None:

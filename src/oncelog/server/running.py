@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def run_loop(main: Coroutine[Any, Any, T]) -> T:
-    """On uvloop where there is one."""
+    """Run on uvloop where there is one."""
     try:
         import uvloop
     except ImportError:
@@ -95,7 +95,8 @@ def _begin(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def is_started(service: Serving, stop: asyncio.Event) -> bool:
-    """Not where it is told to stop before it is up, as it may be while it waits for what brokers agree by."""
+    """Start it; False where it is told to stop before it is up, as it may be while it waits for what brokers agree
+    by."""
     starting, stopped = asyncio.create_task(service.start()), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)

@@ -24,7 +24,7 @@ def has_own_certificate(settings: Settings) -> bool:
 
 
 def apply_secure(settings: Settings) -> None:
-    """In the place of defaults alone: what was given stays, and is checked as ever."""
+    """Set what is secure in the place of defaults alone: what was given stays, and is checked as ever."""
     given = settings.given
     if "listeners" not in given:
         settings.listeners = ("SASL_SSL://127.0.0.1:9092",)

@@ -341,7 +341,8 @@ class Settings(EntrySettings):
         return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * HOUR_MS
 
     def of_listener(self, listener: str) -> "Settings":
-        """As they count for one listener: `listener.name.<its name in small letters>.` goes before the rest."""
+        """The settings as they count for one listener: `listener.name.<its name in small letters>.` goes before the
+        rest."""
         own = self.by_listener.get(listener)
         return replace(self, **own) if own else self
 

@@ -18,7 +18,7 @@ WOKEN_AT_A_TIME: Final = 100
 class Sleeper(Protocol):
     @property
     def active_ms(self) -> int:
-        """When something last came by it."""
+        """The time at which something last came by it."""
 
     @property
     def may_sleep(self) -> bool: ...
@@ -63,7 +63,7 @@ class Sleepers:
             self._epoll = None
 
     def _put_one_to_sleep(self) -> None:
-        """Of which nothing has come since it was last looked at; the longest ago comes first."""
+        """Put one to sleep of which nothing has come since it was last looked at; the longest ago comes first."""
         for _ in range(2 * MOST_AWAKE):
             sleeper, seen_ms = self._awake.popitem(last=False)
             active_ms = sleeper.active_ms

@@ -85,7 +85,7 @@ class Throttle:
     # Produce: what arrived together is staged one by one, and ends with the first that is too much
 
     def begin(self) -> None:
-        """From now on, time is spent on this connection's requests."""
+        """Begin: from now on, time is spent on this connection's requests."""
         self._lap_ns = monotonic_ns()
 
     def _lap(self) -> int:
@@ -214,7 +214,8 @@ class Timed(Coroutine[Any, Any, Result]):
 
 
 def throttle_of(quotas: Quotas, clock: Clock, connection: Muted, before: Throttle | None) -> Throttle | None:
-    """After quotas have changed; who stands still is judged anew by the next request. None where there are none."""
+    """The throttle after quotas have changed; a connection that stands still is judged anew by the next request. None
+    where there are none."""
     if before is not None:
         before.free()
     if not quotas.is_on:
@@ -223,7 +224,8 @@ def throttle_of(quotas: Quotas, clock: Clock, connection: Muted, before: Throttl
 
 
 def slow_down(quotas: Quotas, connection: Come) -> None:
-    """Who comes too often is refused, and not at once, so that it does not come again at once."""
+    """Slow down a client that comes too often: it is refused, and not at once, so that it does not come again at
+    once."""
     wait_ms = quotas.connected_ms(connection.client_host, connection.active_ms)
     if wait_ms:
         connection.mute()

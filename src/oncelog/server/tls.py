@@ -46,16 +46,16 @@ class Tls:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For a new connection. Those that are there keep theirs."""
+        """The context for a new connection. Those that are there keep theirs."""
         return self._current.context
 
     @property
     def ends_ms(self) -> int:
-        """When the certificate does."""
+        """The time at which the certificate ends."""
         return self._current.certificate.ends_ms
 
     def user(self, der: bytes) -> str:
-        """Of a certificate that OpenSSL has verified. Raises `Refused`."""
+        """The user of a certificate that OpenSSL has verified. Raises `Refused`."""
         digest = hashlib.sha256(der).digest()  # a certificate may be large
         known = self._users.get(digest)
         if known is None:
@@ -104,7 +104,7 @@ class Tls:
 
 
 def tls_of(endpoints: Iterable[Endpoint], settings: Settings, clock: Clock) -> dict[str, Tls]:
-    """By listener. Raises SettingsError with everything that is wrong."""
+    """The TLS of each listener. Raises SettingsError with everything that is wrong."""
     found: dict[str, Tls] = {}
     problems: list[str] = []
     for endpoint in endpoints:

@@ -71,7 +71,8 @@ def make_context(listener: str, settings: Settings, client_auth: str) -> TlsCont
 
 
 def make_peer_context(listener: str, settings: Settings) -> ssl.SSLContext:
-    """By which a broker reaches others at that listener of theirs: it shows the certificate that it serves with."""
+    """A context by which a broker reaches others at that listener of theirs: it shows the certificate that it serves
+    with."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     versions = [_VERSIONS[each] for each in settings.ssl_enabled_protocols]
     context.minimum_version, context.maximum_version = min(versions), max(versions)

@@ -255,11 +255,13 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     @property
     def _asks_for_keys(self) -> bool:
-        """By KeyUpdate, which OpenSSL answers by itself: more of it than one record takes, and nothing else."""
+        """Whether it asks for keys by KeyUpdate, which OpenSSL answers without us: more of it than one record takes,
+        and nothing else."""
         return self._is_barren or self._outgoing.pending >= FED_BYTES
 
     def _must_stop(self) -> bool:
-        """In the middle of what arrived. Records may be very small, and each takes OpenSSL as long as a large one."""
+        """Whether to stop in the middle of what arrived. Records may be very small, and each takes OpenSSL as long as a
+        large one."""
         if self._turns.is_over():
             self._await_turn()
         return self._is_after_turn or self._asks_for_keys
@@ -340,7 +342,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self.abort()
 
     def encrypt_some(self) -> None:
-        """As much of the backlog as the client takes, and not too much at once."""
+        """Encrypt as much of the backlog as the client takes, and not too much at once."""
         established, outgoing, backlog = self._ssl, self._outgoing, self._backlog
         assert established is not None
         left = MOST_AT_ONCE_BYTES
@@ -405,8 +407,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                 self._say_goodbye()
 
     def _say_goodbye(self) -> None:
-        """Not by TLS 1.2: OpenSSL would keep the session, with all certificates that the client has shown, for two
-        hours, and twenty thousand of them. It forgets those of connections that just end."""
+        """Say goodbye, but not by TLS 1.2: OpenSSL would keep the session, with all certificates that the client has
+        shown, for two hours, and twenty thousand of them. It forgets those of connections that just end."""
         self._has_said_goodbye = True
         if self._ssl is not None and self._ssl.version() != "TLSv1.2":
             try:
@@ -437,7 +439,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
 
 def why_failed(error: Exception) -> str:
-    """For the server's log: what the client did, and what is to be done."""
+    """A line for the server's log: what the client did, and what is to be done."""
     reason = (getattr(error, "reason", None) or str(error)).upper()
     words = reason.lower().replace("_", " ")
     if any(each in reason for each in _PLAIN):

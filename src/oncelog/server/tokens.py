@@ -101,7 +101,7 @@ class SignedTokens:
         return bearer
 
     def _remembered(self, digest: bytes) -> Bearer | None:
-        """Of a token that need not be looked at: neither is it over, nor has its key been taken away."""
+        """The bearer of a token that need not be looked at: neither is it over, nor has its key been taken away."""
         found = self._good.get(digest)
         if found is None:
             return None
@@ -184,7 +184,7 @@ class TokensOfListeners:
         return self._found[listener]
 
     def first(self) -> SignedTokens | None:
-        """Of the first listener that asks for them, where one does."""
+        """The tokens of the first listener that asks for them, where one does."""
         guarded = (each.name for each in endpoints(self._settings) if each.is_sasl)
         names = (each for each in guarded if MECHANISM in self._settings.of_listener(each).sasl_enabled_mechanisms)
         return next(map(self.of, names), None)
@@ -233,7 +233,7 @@ def read_keys(url: str, clock: Clock) -> Keys:
 
 
 def keys_in(document: Any) -> Keys:
-    """Of a JWKS. Keys that are for something else are passed over. Raises Unreadable."""
+    """The keys of a JWKS. Those that are for something else are passed over. Raises Unreadable."""
     from jwt import PyJWK
     from jwt.exceptions import PyJWTError
 

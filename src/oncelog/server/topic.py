@@ -66,7 +66,7 @@ class Partition:
 
     @property
     def has_enough_in_sync(self) -> bool:
-        """For acks=all: as many brokers as `min.insync.replicas` says."""
+        """Whether there are enough in sync for acks=all: as many brokers as `min.insync.replicas` says."""
         replica = self.replica
         return replica is None or replica.leader is None or replica.leader.has_enough
 
@@ -113,5 +113,5 @@ class Topic:
 
     @property
     def open_partitions(self) -> list[Partition]:
-        """Those whose logs are on this broker."""
+        """The partitions whose logs are on this broker."""
         return [each for each in self.partitions if each.is_open]

@@ -63,7 +63,7 @@ def check_replication(factor: int, broker_count: int) -> None:
 def check_assignments(
     assignments: Mapping[int, Sequence[int]], known: Collection[int], up: Collection[int]
 ) -> list[Sequence[int]]:
-    """By partition; they must be 0, 1, 2 ..., as many brokers each, and be possible."""
+    """Check the assignments by partition; they must be 0, 1, 2 ..., as many brokers each, and be possible."""
     if sorted(assignments) != list(range(len(assignments))):
         raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
     check_brokers(assignments.values(), known)
@@ -85,7 +85,7 @@ def check_brokers(replicas: Iterable[Sequence[int]], known: Collection[int]) -> 
 
 
 def check_new(assignments: Mapping[int, Sequence[int]], factor: int, up: Collection[int]) -> None:
-    """Of partitions that are to be made: one who has each of them must be up."""
+    """Check the assignments of partitions that are to be made: of each, one of its brokers must be up."""
     for index, brokers in assignments.items():
         if len(brokers) != factor:
             raise _bad_assignment(

@@ -177,7 +177,7 @@ class Topics(ABC):
 
     @abstractmethod
     def moving(self, topic: Topic, targets: Targets) -> Steps[None]:
-        """To other brokers, which goes on after this. Brokers and partitions must have been checked."""
+        """Move partitions to other brokers, which goes on after this. Brokers and partitions must have been checked."""
 
     @abstractmethod
     def altering_configs(self, topic: Topic, configs: Mapping[str, str | None], now: Now) -> Steps[None]:
@@ -189,20 +189,21 @@ class Topics(ABC):
 
     @abstractmethod
     def changing_document(self, kind: Kind, change: Change, now: Now) -> Steps[None]:
-        """Of users, rights, quotas or groups' configs. What `change` raises is raised, and nothing has changed then."""
+        """Change a document: users, rights, quotas or groups' configs. What `change` raises is raised, and nothing has
+        changed then."""
 
     # Users, rights, quotas, configs of groups
 
     @property
     @abstractmethod
     def where_documents_are(self) -> str:
-        """For people."""
+        """The place of the documents, for people."""
 
     def document(self, kind: Kind) -> Document:
         return self._documents[kind]
 
     def tell_documents(self, told: Callable[[Kind], None]) -> None:
-        """At once, and whenever one has changed."""
+        """Tell of each document at once, and whenever one has changed."""
         self._told.append(told)
         for kind in Kind:
             told(kind)
@@ -230,7 +231,7 @@ class Topics(ABC):
         *,
         is_internal: bool = False,
     ) -> Topic:
-        """For those that have nobody to leave turns to."""
+        """Create a topic, for callers that have nobody to leave turns to."""
         return at_once(self.creating(name, partitions, configs, now, is_internal=is_internal))
 
     def auto_creating(self, name: str, now: Now) -> Steps[Topic]:

@@ -20,7 +20,7 @@ Callback = Callable[[], None]
 
 
 async def called(wait: Callable[[Callback], None], forget: Callable[[Callback], None] = lambda callback: None) -> None:
-    """Until what was passed to `wait` is called. It may be called when nobody waits any more."""
+    """Wait until what was passed to `wait` is called. It may be called when nobody waits any more."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def callback() -> None:
@@ -65,7 +65,7 @@ class Turns:
         await called(self.wait)
 
     async def pause(self) -> None:
-        """Between two steps of something long: others come first, where it has had its turn."""
+        """Pause between two steps of something long: others come first, where it has had its turn."""
         if self.is_over():
             await self.next()
 

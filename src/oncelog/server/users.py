@@ -14,7 +14,7 @@ from oncelog.server.known_users import new_secret
 def new_credentials(
     password: str, mechanisms: Sequence[str] = tuple(HASHES), iterations: int = DEFAULT_ITERATIONS
 ) -> dict[str, Credential]:
-    """By mechanism. Some ten milliseconds of work."""
+    """New credentials, by mechanism. Some ten milliseconds of work."""
     found = {}
     for mechanism in mechanisms:
         salt = secrets.token_bytes(SALT_BYTES)

@@ -25,7 +25,7 @@ Proven = TypeVar("Proven")
 
 
 class Unproven(Exception):
-    """With the status by HTTP."""
+    """A proof that fails, with the status by HTTP."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class Unproven(Exception):
 
 
 class WebProofs:
-    """Those that are shown at one door."""
+    """The proofs that are shown at one door."""
 
     def __init__(self, broker: Broker, door: str) -> None:
         self._broker = broker
@@ -44,7 +44,7 @@ class WebProofs:
         self._late = 0
 
     async def of_password(self, host: str, user: str, password: str) -> Document:
-        """By which state of the users it is that user's. Raises `Unproven`."""
+        """Prove a user by a password; returns the state of the users by which it is that user's. Raises `Unproven`."""
         passwords = self._broker.passwords
 
         async def look() -> Document:
@@ -87,7 +87,8 @@ class WebProofs:
         raise Unproven(401, wrong)
 
     async def _be_late(self, began_ms: int) -> None:
-        """Who waits for that keeps a connection, of which there are few, but nobody's proof from being looked at."""
+        """Wait, as answers to failures are late. That keeps a connection, of which there are few, but nobody's proof
+        from being looked at."""
         if self._late >= MOST_AT_ONCE:
             raise Unproven(503, TOO_MANY)
         self._late += 1

@@ -104,7 +104,7 @@ def _configs(entries: list[Entry], call: Call) -> tuple[Any, ...]:
 
 
 def _made_unseen(name: str, topic_id: Any, call: Call) -> Any:
-    """By one who may make it, and may not know what it became."""
+    """The answer to a user who may make the topic, and may not know what it became."""
     return call.new(
         "CreatableTopicResult",
         name=name,

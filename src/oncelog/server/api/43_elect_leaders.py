@@ -27,7 +27,7 @@ async def handle(request: Any, call: Call) -> Any:
 
 
 async def _refuse(request: Any, call: Call) -> Any:
-    """Of what is named, each: older answers have no other place for it."""
+    """Refuse each partition that is named: older answers have no other place for a refusal."""
     code, message = REFUSALS[Resource.CLUSTER]
 
     async def topic(asked: Any) -> Any:

@@ -77,7 +77,7 @@ def _check(topic: Topic, asked: Any, request: Any, call: Call) -> None:
 
 
 def _is_there(partition: Partition, replicas: Any, call: Call) -> bool:
-    """On these brokers already, and on its way to no others: nothing is to be done."""
+    """Whether it is on these brokers already, and on its way to no others: nothing is to be done."""
     state = partition.leadership
     if state is None:
         return bool(replicas == (call.broker.node_id,))

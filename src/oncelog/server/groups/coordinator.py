@@ -98,17 +98,18 @@ class GroupCoordinator:
         self._alarms.set(HOUSEKEEPING, now.monotonic_ms + self.settings.offsets_retention_check_interval_ms)
 
     def elected(self, partition: Partition, epoch: int) -> None:
-        """To lead a partition of `__consumer_offsets`: its log is open and in that epoch."""
+        """It is elected to lead a partition of `__consumer_offsets`: its log is open and in that epoch."""
         if self._is_running:  # else the start will find it
             self._moves.elected(partition, epoch, self._in_turns)
 
     def resigned(self, partition: Partition, epoch: int) -> None:
-        """Not to lead it any more, as of that epoch: another broker's, or the own one that ends."""
+        """It does not lead that partition any more, as of that epoch: another broker's, or the own one that ends."""
         if self._is_running:
             self._moves.resigned(partition, epoch, self._in_turns)
 
     def _take_what_is_led(self) -> None:
-        """Of a server that stands alone it is all, and nobody is served before."""
+        """Take over the partitions that are led. Of a server that stands alone that is all, and nobody is served
+        before."""
         if self._is_running:
             for partition in self._store.topic.led():
                 self._moves.elected(partition, partition.log.leader_epoch, at_once)
@@ -134,14 +135,14 @@ class GroupCoordinator:
             at_once(telling([each for each in group.kill(ErrorCode.not_coordinator) if isinstance(each, Answer)]))
 
     def make_place(self, now: Now) -> None:
-        """Where groups are stored, if it is not there; the client that asks for it may ask again."""
+        """Make the topic that groups are stored in, if it is not there; the client that asks for it may ask again."""
         if self._making is None and self._run is not None and self._is_running and not self._store.topic.is_made:
             self._making = asyncio.ensure_future(self._run(self._store.topic.making(now)))
             self._making.add_done_callback(self._made_place)
 
     def making_place(self, now: Now) -> asyncio.Future[Topic] | None:
-        """While it is made where groups are stored: what is to be stored waits for that, but not everybody. Where there
-        are other brokers it may be for them to store it."""
+        """The making of the topic that groups are stored in, while it goes on: what is to be stored waits for that, but
+        not everybody. Where there are other brokers it may be for them to store it."""
         if self._topics.is_replicated:
             return None
         self.make_place(now)
@@ -157,7 +158,7 @@ class GroupCoordinator:
         return self._store.groups
 
     def partition_of(self, group_id: str) -> Partition | None:
-        """Who leads it coordinates the group. None as long as there is no topic for it."""
+        """The partition whose leader coordinates the group. None as long as there is no topic for it."""
         return self._store.topic.partition_of(group_id)
 
     @property
@@ -269,7 +270,8 @@ class GroupCoordinator:
         client_host: str = "",
         records: Collection[KeyValue] = (),
     ) -> Settled:
-        """After `check_commit`. All of them are stored, or none. Who has turns made the records of them before."""
+        """Commit, after `check_commit`. All of them are stored, or none. A caller that has turns made the records of
+        them before."""
         if not committed:
             return ErrorCode.none
         if not self._store.has_room_for_offsets(self._store.offsets.growth_bytes(group_id, committed)):
@@ -292,11 +294,11 @@ class GroupCoordinator:
         return self._store.offsets.topics_of(group_id)
 
     def epoch_of(self, group_id: str) -> int | None:
-        """In which the group was read back; another one if it went and came back meanwhile."""
+        """The epoch in which the group was read back; another one if it went and came back meanwhile."""
         return self._store.epoch_of(group_id)
 
     def settled(self, group_id: str) -> Settled:
-        """Before offsets are told: whether they would survive a crash."""
+        """Whether offsets would survive a crash; asked before they are told."""
         error = self.check_name(group_id)
         return self._store.settled(group_id) if error is ErrorCode.none else error
 
@@ -352,7 +354,7 @@ class GroupCoordinator:
         return ErrorCode.invalid_group_id if len(group_id) > MOST_ID_CHARACTERS else self._store.refusal(group_id)
 
     def check_group_id(self, group_id: str) -> ErrorCode:
-        """For members, who have a name."""
+        """Check the id of a group for members, which have a name."""
         return self.check_name(group_id) if group_id or not self._is_running else ErrorCode.invalid_group_id
 
     # Below
@@ -372,7 +374,7 @@ class GroupCoordinator:
             self._members_bytes -= self._counted_bytes.pop(group.group_id, 0)
 
     def _to_join(self, group_id: str, now: Now) -> AnyGroup | None:
-        """For a member of the classic protocol. Raises KafkaError."""
+        """The group for a member of the classic protocol. Raises KafkaError."""
         group = self.groups.get(group_id)
         if not isinstance(group, ConsumerGroup) or not group.is_empty:
             return group
@@ -459,7 +461,7 @@ class GroupCoordinator:
             return
 
         def stored(error: ErrorCode) -> Pauses:
-            """To put a large group into bytes has taken its turn, and to answer its members takes another."""
+            """Pause: to put a large group into bytes has taken its turn, and to answer its members takes another."""
             yield
             later = self._clock.now()
             self._carry_out(group, group.stored(pending, error, later), later)

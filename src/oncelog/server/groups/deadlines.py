@@ -1,4 +1,4 @@
-"""When something of a group is over: the phases of a rebalance, ids that were handed out, the members' sessions."""
+"""The times at which something of a group is over: a phase of a rebalance, an id that was handed out, a session."""
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -59,8 +59,8 @@ class Deadlines:
         member.session_deadline_ms = None
 
     def take_passed(self, now_ms: int) -> list[tuple[int, str]]:
-        """Those that have passed, in their order. Where they are many it is the first of them, and `wake_ms` has passed
-        too."""
+        """The deadlines that have passed, in their order. Where they are many it is the first of them, and `wake_ms`
+        has passed too."""
         passed = []
         for _ in range(LOOKED_AT_AT_A_TIME):
             if not self._heap or self._heap[0][0] > now_ms:
@@ -78,7 +78,7 @@ class Deadlines:
         self._tidy()
 
     def _tidy(self) -> None:
-        """Not every id that came and went is kept until its time."""
+        """Drop what is over: not every id that came and went is kept until its time."""
         if len(self._heap) > 4 * (len(self._members) + len(self.ids_ms)) + 16:
             self._heap = list(self._all())
             heapify(self._heap)

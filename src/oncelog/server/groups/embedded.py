@@ -57,7 +57,7 @@ def read_share(data: bytes) -> Share:
 
 
 def share_bytes(metadata: bytes, partitions: Partitions) -> bytes:
-    """For a member with such a subscription: it knows the version of that."""
+    """The share as bytes, for a member with such a subscription: it knows the version of that."""
     (version,) = _int16.unpack_from(metadata)
     parts = [_int16.pack(min(version, NEWEST)), _int32.pack(len(partitions))]
     for topic, indexes in partitions.items():

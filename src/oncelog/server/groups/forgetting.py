@@ -66,7 +66,7 @@ class Forgetting:
         retention_ms = self._settings.offsets_retention_minutes * MINUTE_MS
 
         def is_there() -> bool:
-            """If not it is gone, or nothing can be taken away there now."""
+            """Whether it is there; if not it is gone, or nothing can be taken away there now."""
             is_well = self._is_running() and store.refusal(group_id) is ErrorCode.none
             return is_well and store.groups.get(group_id) is group
 
@@ -84,7 +84,7 @@ class Forgetting:
         return ((topic, *each) for each in self._store.offsets.of_topic(topic))
 
     def _forget(self, stale: Iterable[Stale], now: Now) -> Pauses:
-        """Where the disk refuses it for one group, the others go on."""
+        """Forget these. Where the disk refuses it for one group, the others go on."""
         refusal: KafkaError | None = None
         for topic, group_id, committed in stale:
             self._refused.pop((topic, group_id), None)

@@ -58,7 +58,7 @@ class Group:
     def moved(
         cls, group_id: str, generation: int, members: Iterable[Member], limits: GroupLimits, now: Now, made_by: str
     ) -> "Group":
-        """As it was in the other protocol."""
+        """The group as it was in the other protocol."""
         group = cls(group_id, limits, now, made_by)
         group._rebalance.take_over(generation, members, now)
         return group
@@ -98,7 +98,7 @@ class Group:
 
     @property
     def wake_ms(self) -> int | None:
-        """When `tick` wants to be called next."""
+        """The time at which `tick` wants to be called next."""
         return self._deadlines.wake_ms
 
     @property
@@ -123,7 +123,7 @@ class Group:
 
     @property
     def is_simple(self) -> bool:
-        """Only offsets, committed by consumers that assign partitions to themselves."""
+        """Whether it has only offsets, committed by consumers that assign partitions to themselves."""
         return self.protocol_type is None
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -293,7 +293,8 @@ class Group:
         return None
 
     def _has_room_for(self, member_id: str) -> bool:
-        """While members join again those who waited longest keep their place; else those who are in the generation."""
+        """Whether there is room. While members join again, those that waited longest keep their place; else those that
+        are in the generation."""
         if self.state is State.EMPTY:
             return True
         member = self.members.get(member_id)

@@ -33,7 +33,7 @@ class CommitsInTransactions:
         now: Now,
         client_host: str = "",
     ) -> Settled:
-        """After `check`. They count once the transaction is committed."""
+        """Put offsets, after `check`. They count once the transaction is committed."""
         growth_bytes = self._store.pending.growth_bytes(within.pid, group_id, committed)
         if not self._store.has_room_for_offsets(growth_bytes):
             return ErrorCode.coordinator_not_available

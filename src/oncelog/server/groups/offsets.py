@@ -33,7 +33,7 @@ class Offsets:
         partitions[partition] = committed
 
     def growth_bytes(self, group_id: str, committed: Mapping[TopicPartition, CommittedOffset]) -> int:
-        """By how much more would be held with these."""
+        """How many bytes more would be held with these."""
         return sum(size_bytes_of(each) - size_bytes_of(self.get(group_id, *at)) for at, each in committed.items())
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
@@ -68,7 +68,7 @@ class Offsets:
                 yield TopicPartition(topic, partition), committed
 
     def pieces(self, group_id: str, size: int) -> Iterator[list[TopicPartition]]:
-        """Where the group has committed something, some at a time. Others may change it in between."""
+        """The places where the group has committed something, some at a time. Others may change them in between."""
         for topic in list(self._of_group.get(group_id, ())):
             partitions = list(self._of_group.get(group_id, {}).get(topic, ()))
             for start in range(0, len(partitions), size):
@@ -81,7 +81,7 @@ class Offsets:
         return list(self._groups_of)
 
     def of_topic(self, topic: str) -> Iterator[tuple[str, dict[int, CommittedOffset]]]:
-        """By group: what it has committed for the topic, as it is when its turn comes."""
+        """The offsets that each group has committed for the topic, as they are when its turn comes."""
         for group_id in list(self._groups_of.get(topic, ())):
             committed = self._of_group.get(group_id, {}).get(topic)
             if committed:

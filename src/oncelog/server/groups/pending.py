@@ -15,7 +15,7 @@ class PendingOffsets:
         self.held_bytes = 0  # about
 
     def growth_bytes(self, pid: int, group_id: str, committed: Committed) -> int:
-        """By how much more would be held with these."""
+        """How many bytes more would be held with these."""
         known = self._of_pid.get(pid, {}).get(group_id, {})
         return sum(size_bytes_of(each) - size_bytes_of(known.get(at)) for at, each in committed.items())
 

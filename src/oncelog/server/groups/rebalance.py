@@ -52,7 +52,7 @@ class Rebalance:
         self._initial: InitialDelay | None = None
 
     def restore(self, stored: StoredGroup, now: Now) -> None:
-        """As it was last stored. The members have one session timeout to be heard of."""
+        """Restore the group as it was last stored. The members have one session timeout to be heard of."""
         self.state = State.STABLE if stored.members else State.EMPTY
         self.state_since_wall_ms = stored.state_since_wall_ms if stored.state_since_wall_ms >= 0 else now.wall_ms
         self.generation = stored.generation
@@ -105,7 +105,8 @@ class Rebalance:
             self.deadlines.set_join(now.monotonic_ms + self._rebalance_timeout_ms())
 
     def complete_join_if_all_are_here(self, now: Now) -> None:
-        """Not before the initial delay is over: then it is the delay that everybody waits for."""
+        """Complete the join if all are here, but not before the initial delay is over: then it is that which everybody
+        waits for."""
         if self.state is State.PREPARING_REBALANCE and self._initial is None and self._all_are_here():
             self._complete_join(now)
 
@@ -119,7 +120,7 @@ class Rebalance:
             self._complete_join(now)
 
     def _complete_join(self, now: Now) -> None:
-        """Who did not join again is out; a static member stays until its session ends."""
+        """Complete the join. A member that did not join again is out; a static member stays until its session ends."""
         self.deadlines.clear_join()
         self._initial = None
         for member in self.members:
@@ -151,7 +152,8 @@ class Rebalance:
         self.deadlines.set_sync(now.monotonic_ms + self._rebalance_timeout_ms())
 
     def _sync_phase_is_over(self, now: Now) -> None:
-        """Who joined but never asked for its share is out, and the others share anew."""
+        """The sync phase is over. A member that joined but never asked for its share is out, and the others share
+        anew."""
         self.deadlines.clear_sync()
         for member_id in sorted(self._unsynced):
             self.remove(member_id)
@@ -328,7 +330,7 @@ class Rebalance:
     # Deadlines
 
     def expire_passed(self, now: Now) -> None:
-        """In the order in which they passed."""
+        """Expire what has passed, in that order."""
         for deadline_ms, member_id in self.deadlines.take_passed(now.monotonic_ms):
             self._expire(deadline_ms, member_id, now)
 

@@ -152,7 +152,7 @@ class GroupStore:
         return ErrorCode.not_coordinator if group_id in self._going else self.topic.refusal(group_id)
 
     def epoch_of(self, group_id: str) -> int | None:
-        """Of what is remembered of the group; None where its partition is not served here."""
+        """The epoch of what is remembered of the group; None where its partition is not served here."""
         partition = self.topic.partition_of(group_id)
         return None if partition is None else self.topic.served.get(partition.index)
 
@@ -181,7 +181,7 @@ class GroupStore:
         return future
 
     def has_room_for_offsets(self, growth_bytes: int) -> bool:
-        """For so much more of offsets, those of open transactions included."""
+        """Whether there is room for this much more of offsets, those of open transactions included."""
         return growth_bytes <= 0 or self.offsets.held_bytes + self.pending.held_bytes + growth_bytes <= OFFSETS_BYTES
 
     def forget_if_void(self, group: AnyGroup) -> None:

@@ -112,7 +112,8 @@ class TransactionCoordinator:
                 self._moves.elected(partition, partition.log.leader_epoch, _at_once)
 
     def make_place(self, now: Now) -> None:
-        """Where transactions are kept, if it is not there; the client that asks for it may ask again."""
+        """Make the topic that transactions are kept in, if it is not there; the client that asks for it may ask
+        again."""
         if self._making is None and self.is_running and not self.topic.is_made:
             self._making = asyncio.ensure_future(self._run(self.topic.making(now)))
             self._making.add_done_callback(self._made_place)
@@ -214,7 +215,7 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, pid: int, epoch: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """For brokers that are to append to them."""
+        """Verify partitions for brokers that are to append to them."""
         error, entry = self._known(transactional_id)
         if entry is None:
             return dict.fromkeys(partitions, error)
@@ -321,7 +322,7 @@ class TransactionCoordinator:
             self._memory.forget(entry.transactional_id)
 
     async def _abort(self, entry: Entry) -> ErrorCode:
-        """In the place of its producer, which is fenced by that."""
+        """Abort in the place of its producer, which is fenced by that."""
         fence = machine.fenced(entry.now)
         return await self._store(entry, machine.aborted(fence, self._clock.now().wall_ms, raises=True))
 
@@ -332,7 +333,7 @@ class TransactionCoordinator:
             self._tell_partitions(entry)
 
     def _tell_partitions(self, entry: Entry) -> None:
-        """At once, where all of them are here and safe; the rest in a task of its own."""
+        """Tell partitions at once, where all of them are here and safe; the rest in a task of its own."""
         entry.missing = set(entry.now.partitions)
         self._in_background(self._telling(entry))
 
@@ -383,7 +384,7 @@ class TransactionCoordinator:
         self._alarms.set(name, now.monotonic_ms + interval_ms)
 
     def _aborting(self, now: Now) -> Pauses:
-        """Those that have taken longer than their producer said they may."""
+        """Abort those that have taken longer than their producer said they may."""
         for count, entry in enumerate(list(self.entries.values()), 1):
             is_over = entry.now.is_over_time(now.wall_ms) and not entry.is_pending
             if is_over and self._memory.is_current(entry):

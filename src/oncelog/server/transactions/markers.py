@@ -67,8 +67,8 @@ class Markers:
         self._pause = pause
 
     async def write(self, entry: Entry, decided: Transaction) -> bool:
-        """To every partition that has none yet, once. Whether another coordinator or producer has taken its place, so
-        that it is not for this one to go on."""
+        """Write markers to every partition that has none yet, once. Returns whether another coordinator or producer has
+        taken its place, so that it is not for this one to go on."""
         version = decided.version >= RAISES
         marking = Marking(decided.pid, decided.epoch, entry.epoch, decided.is_commit, version)
         is_fenced = False
@@ -104,7 +104,7 @@ class Markers:
         return topic.partitions[at[1]] if topic is not None and 0 <= at[1] < len(topic.partitions) else None
 
     def append(self, at: TopicPartition, marking: Marking) -> Appended | ErrorCode:
-        """To that partition, if it is here."""
+        """Append a marker to that partition, if it is here."""
         partition = self._partition(at)
         if partition is None:
             return ErrorCode.unknown_topic_or_partition
@@ -132,7 +132,7 @@ class Markers:
         return Appended(partition, marked.end, marking)
 
     async def settled(self, appended: Appended | ErrorCode) -> ErrorCode:
-        """Once it is safe."""
+        """Wait until it is safe."""
         if isinstance(appended, ErrorCode):
             return appended
         partition, end, marking = appended

@@ -55,11 +55,11 @@ class TransactionMemory:
         return self.entries.get(entry.transactional_id) is entry and self.topic.is_here(entry.transactional_id)
 
     def has_room(self, host: str) -> bool:
-        """For an id more of that host."""
+        """Whether there is room for an id more of that host."""
         return self._ids.has_room(host, self._most_ids - len(self.entries))
 
     def has_room_for(self, entry: Entry, new: Transaction) -> bool:
-        """For the partitions that it has more than before."""
+        """Whether there is room for the partitions that it has more than before."""
         more = len(new.partitions) - len(entry.now.partitions)
         return more <= 0 or self._partitions.has_room(entry.made_by, MOST_PARTITIONS - self.partitions_held, more)
 

@@ -108,7 +108,7 @@ class Verifying:
     async def ask_for_groups(
         self, partition: Partition, transactional_id: str, pid: int, epoch: int, *, adds: bool
     ) -> ErrorCode:
-        """Of a partition of `__consumer_offsets` that is here."""
+        """Verify a partition of `__consumer_offsets` that is here."""
         if not partition.log.producers.may_write_in_transaction(pid, epoch):
             at = partition.topic.name, partition.index
             error = (await self.ask(transactional_id, pid, epoch, [at], adds=adds))[at]

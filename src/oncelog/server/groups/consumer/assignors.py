@@ -147,7 +147,7 @@ class _Loads:
         self._readers = _readers({topics: number for number, topics in enumerate(kinds)})
 
     def topics(self) -> list[bytes]:
-        """Those with the fewest readers first."""
+        """The topics, those with the fewest readers first."""
         counts = {topic: sum([self._size[kind] for kind in kinds]) for topic, kinds in self._readers.items()}
         return sorted(counts, key=lambda each: (counts[each], each))
 
@@ -176,7 +176,7 @@ class _Loads:
         return moved
 
     def _of(self, topic_id: bytes) -> list[tuple[int, str, int]]:
-        """Who has fewest of each kind that reads it."""
+        """The members with the fewest partitions, one of each kind that reads the topic, as a heap."""
         heap = [(*self._first(kind), kind) for kind in self._readers[topic_id]]
         heapify(heap)
         return heap

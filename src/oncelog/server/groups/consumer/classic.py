@@ -151,7 +151,7 @@ class ClassicMembers:
 
 
 def places_of(partitions: Partitions, topics: KnownTopics) -> Places:
-    """Of the topics that are there."""
+    """The places of the topics that are there."""
     found: list[Place] = []
     for name, indexes in partitions.items():
         topic = topics.get(name)

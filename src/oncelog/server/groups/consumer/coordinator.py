@@ -63,8 +63,8 @@ class ConsumerGroups:
         return group if isinstance(group, ConsumerGroup) else None
 
     def pattern_of(self, group_id: str, beat: Beat, now: Now) -> str | None:
-        """By which topics are to be found before a heartbeat is answered: its own, or the one that its member said
-        before. None where its group knows what that finds."""
+        """The pattern by which topics are to be found before a heartbeat is answered: its own, or the one that its
+        member said before. None where its group knows what that finds."""
         group = self.get(group_id)
         said = None if group is None else group.members.said.get(beat.member_id)
         known = None if said is None else said.pattern
@@ -75,7 +75,7 @@ class ConsumerGroups:
     def heartbeat(
         self, group_id: str, beat: Beat, may_know: MayKnow, now: Now, found: Found | None = None
     ) -> tuple[BeatAnswer, Settled]:
-        """Once the name was checked. Raises KafkaError. Nobody hears of it before it is settled."""
+        """Answer a heartbeat whose name was checked. Raises KafkaError. Nobody hears of it before it is settled."""
         if beat.assignor is not None and beat.assignor not in self.limits.common.assignors:
             raise KafkaError(
                 ErrorCode.unsupported_assignor,
@@ -105,7 +105,7 @@ class ConsumerGroups:
         return answer, settled
 
     def leave(self, group: ConsumerGroup, leavings: Iterable[Leaving], now: Now) -> tuple[Settled, list[Left]]:
-        """By LeaveGroup: a member of the classic protocol goes, or an administrator sends any away."""
+        """Answer a LeaveGroup: a member of the classic protocol goes, or an administrator sends any away."""
         try:
             return self._change(group, now, lambda: self._leave(group, leavings, now))
         except KafkaError as refusal:
@@ -142,14 +142,14 @@ class ConsumerGroups:
     # Offsets
 
     def places(self, committed: Iterable[TopicPartition]) -> Iterator[Place]:
-        """Of the topics that are there."""
+        """The places of the topics that are there."""
         for name, index in committed:
             topic = self._topics.get(name)
             if topic is not None:
                 yield Place(topic.id.bytes, index)
 
     def in_older_words(self, group_id: str, member_id: str, error: ErrorCode) -> ErrorCode:
-        """For clients of OffsetCommit below version 9, who know nothing of KIP-848."""
+        """The error for clients of OffsetCommit below version 9, which know nothing of KIP-848."""
         group = self.get(group_id)
         is_members = group is not None and not group.is_empty and not group.is_classic(member_id)
         if is_members and error in (ErrorCode.none, ErrorCode.stale_member_epoch):
@@ -157,7 +157,7 @@ class ConsumerGroups:
         return ErrorCode.illegal_generation if error is ErrorCode.group_id_not_found else error
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
-        """Of offsets: only members of such groups say who they are."""
+        """Check a fetch of offsets: only members of such groups say who they are."""
         group = self.get(group_id)
         is_anybody = group is None or (member_id is None and epoch < 0)
         return ErrorCode.none if group is None or is_anybody else group.check_fetch(member_id, epoch)
@@ -225,20 +225,20 @@ class ConsumerGroups:
         return self._put(group, (), topics, now)
 
     def _more_bytes(self, group_id: str, beat: Beat) -> int:
-        """To be remembered of what a member says, where it says more than before."""
+        """How many bytes more are to be remembered, where a member says more than before."""
         group = self.get(group_id)
         said = None if group is None else group.members.said.get(beat.member_id)
         return beat.said_bytes - (0 if said is None else MEMBER_BYTES + said.held_bytes)
 
     def _check_memory(self, more_bytes: int) -> None:
-        """Who is a member stays one: only more is refused."""
+        """Check the room. A member stays one: only more is refused."""
         if more_bytes > 0 and not self._has_memory(more_bytes):
             raise KafkaError(ErrorCode.coordinator_not_available)
 
     def _group(
         self, group_id: str, former: AnyGroup | None, beat: Beat, topics: SeenTopics, now: Now
     ) -> tuple[ConsumerGroup, Iterable[KeyValue]]:
-        """And what is to be stored before what it does."""
+        """The group, and what is to be stored before what it does."""
         if isinstance(former, ConsumerGroup):
             return former, ()
         if former is not None and not former.is_empty and beat.epoch != JOINS:

@@ -68,7 +68,7 @@ class ConsumerGroup:
 
     @property
     def has_nothing(self) -> bool:
-        """To be taken out of the log, beside offsets."""
+        """Whether the log has nothing of it that is to be taken out, beside offsets."""
         return not self.members and not self.members.epoch
 
     @property
@@ -106,8 +106,8 @@ class ConsumerGroup:
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, now: Now, places: Callable[[], Iterable[Place]]
     ) -> ErrorCode:
-        """Who has not heard of its newer epoch yet may commit for what it has had since the one that it says
-        (KIP-1251); `places` are looked at only then."""
+        """Check a commit. A member that has not heard of its newer epoch yet may commit for what it has had since the
+        one that it says (KIP-1251); `places` are looked at only then."""
         if epoch < 0 and not self.members:
             return ErrorCode.none
         error, current = self.check_fetch(member_id, epoch), self.members.current_of(member_id)
@@ -166,7 +166,7 @@ class ConsumerGroup:
     # Who it is
 
     def _member(self, beat: Beat) -> Current:
-        """Where it stands, before anything is done for it."""
+        """The member as it stands before anything is done for it."""
         if beat.instance_id is None:
             if beat.member_id not in self.members.said:
                 if beat.epoch == JOINS:
@@ -233,7 +233,7 @@ class ConsumerGroup:
         return BeatAnswer(member_id=beat.member_id, epoch=beat.epoch)
 
     def leave(self, leavings: Iterable[Leaving], topics: KnownTopics, now: Now) -> list[Left]:
-        """As an administrator has it, who may know of a static member its name alone."""
+        """Send members away, as an administrator does, who may know of a static member its name alone."""
         gone: dict[str, None] = {}
         left = []
         for each in leavings:

@@ -37,7 +37,7 @@ PATTERN_NAMES: Final = 1_000  # a pattern counts as no fewer: it may find more, 
 
 
 class Member(NamedTuple):
-    """As others look at it."""
+    """A member as others look at it."""
 
     member_id: str
     said: Said
@@ -110,7 +110,7 @@ class Members:
 
     @property
     def names(self) -> int:
-        """Of topics, that are to be looked at: `MOST_SUBSCRIBED`."""
+        """How many names of topics are to be looked at: `MOST_SUBSCRIBED`."""
         found = sum([max(len(each.topics), PATTERN_NAMES) for each in self.patterns.values()])
         return sum(map(len, self._subscriptions)) + found
 

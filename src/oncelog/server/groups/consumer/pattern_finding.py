@@ -22,7 +22,8 @@ class Finding:
         self._kept: OrderedDict[str, Found] = OrderedDict()
 
     def work(self, pattern: str | None) -> Callable[[], Found] | None:
-        """For a thread; what it finds is to be `keep`t. None where there is nothing to wait for. Raises KafkaError."""
+        """Work for a thread; what it finds is to be `keep`t. None where there is nothing to wait for. Raises
+        KafkaError."""
         topics = self._topics.all()
         kept = None if pattern is None else self._kept.get(pattern)
         is_known = kept is not None and kept.revision == self._topics.revision
@@ -40,11 +41,11 @@ class Finding:
             self._kept.popitem(last=False)
 
     def kept(self, pattern: str) -> Found | None:
-        """Of many topics, as they are or were a moment ago."""
+        """What was found of many topics, as they are or were a moment ago."""
         return self._kept.get(pattern) if len(self._topics.all()) > FEW_TOPICS else None
 
     def find(self, pattern: str) -> Found:
-        """At once, where they are few."""
+        """Find topics at once, where they are few."""
         kept = self._kept.get(pattern)
         if kept is not None and kept.revision == self._topics.revision:
             return kept
@@ -54,7 +55,7 @@ class Finding:
 
 
 class SeenTopics(NamedTuple):
-    """As a member of a group sees them."""
+    """The topics as a member of a group sees them."""
 
     topics: Topics
     finding: Finding

@@ -67,7 +67,8 @@ class Sharing:
         return self.limits.assignors[0] if asked is None or asked not in ASSIGNORS else asked
 
     def has_resolved(self, pattern: str, revision: int, now: Now) -> bool:
-        """Once in a while it looks again: its members may know of other topics by then."""
+        """Whether the pattern is resolved. Once in a while it is looked at again: members may know of other topics by
+        then."""
         at, found_ms = self._resolved_at.get(pattern, (-1, 0))
         is_recent = now.monotonic_ms - found_ms < RESOLVED_MS
         return at == revision and is_recent and pattern in self.members.patterns
@@ -107,7 +108,7 @@ class Sharing:
     # One member
 
     def check_room(self, now: Now, *, joins: bool) -> None:
-        """For one that is no member yet, and takes the place of none."""
+        """Check the room for one that is no member yet, and takes the place of none."""
         if joins and self.is_too_large(now):
             raise KafkaError(ErrorCode.group_max_size_reached, "What its members are to have is too much to be stored.")
         if len(self.members) >= self.limits.max_members:
@@ -131,7 +132,7 @@ class Sharing:
         return self._reconcile(member_id, said, has, topics)
 
     def has_other_topics(self, topics: KnownTopics) -> bool:
-        """Than when a member was last heard of: its epoch is to grow."""
+        """Whether there are other topics than when a member was last heard of: its epoch is to grow."""
         if topics.revision != self._seen_revision:
             if topics_hash(self.members.topics, topics) != self.members.topics_hash:
                 return True
@@ -164,8 +165,8 @@ class Sharing:
             self.begin_acting(member_id, said, now)
 
     def remove(self, member_ids: Iterable[str], topics: KnownTopics, now: Now) -> None:
-        """In one epoch: for each, all topics of the group are looked at. A group of which only members of the classic
-        protocol are left stays in its epoch: it goes on as their generation."""
+        """Remove members in one epoch: for each, all topics of the group are looked at. A group of which only members
+        of the classic protocol are left stays in its epoch: it goes on as their generation."""
         gone = list(member_ids)
         for member_id in gone:
             pattern = self.members.said[member_id].pattern

@@ -51,7 +51,7 @@ class _Moved(NamedTuple):
 
 
 def upgraded(former: Group, limits_of: LimitsOf, topics: KnownTopics, now: Now) -> ConsumerGroup:
-    """With all that is to be stored of it (`members.done`). Raises KafkaError."""
+    """The upgraded group, with all that is to be stored of it (`members.done`). Raises KafkaError."""
     _check(former, limits_of(former.group_id))
     group = ConsumerGroup(former.group_id, limits_of, former.made_by)
     try:

@@ -66,5 +66,5 @@ def _without(current: Current, places: Collection[Place]) -> Current:
 
 
 def _has_any(owned: Places | None, places: Epochs) -> bool:
-    """Who does not say what it has may have it all."""
+    """Whether the member has any of these. One that does not say what it has may have them all."""
     return owned is None or any(place in places for place in owned)

@@ -63,7 +63,7 @@ LimitsOf = Callable[[str], ConsumerLimits]  # of a group by its id; they may be 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classic:
-    """Of a member that speaks the classic protocol in such a group."""
+    """A member that speaks the classic protocol in such a group."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -102,7 +102,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Current:
-    """Where a member stands: its epoch, the places that are its own by the epoch in which they became so, and those
+    """The state of a member: its epoch, the places that are its own by the epoch in which they became so, and those
     that it is to give up."""
 
     epoch: int = 0
