@@ -39,7 +39,7 @@ class Unfinished(Exception):
 
 
 class Changed(Exception):
-    """While it was copied."""
+    """It changed while it was copied."""
 
 
 class Copied(NamedTuple):
@@ -87,7 +87,8 @@ def back_up(disk: Disk, folder: str, to: str) -> Iterator[Copied]:
 
 
 def leave_out_pids(next_pids: dict[str, int]) -> None:
-    """Those that may be granted after the copy was made, and would be granted a second time by who serves the copy."""
+    """Leave out the pids that may be granted after the copy was made: a server of the copy would grant them a second
+    time."""
     leased = next_pids[PidKind.LEASED] + PIDS_LEFT_OUT
     next_pids[PidKind.LEASED] = leased if leased <= END_OF_LEASED_PIDS else FIRST_LEASED_PID
     next_pids[PidKind.KAFKA] += PIDS_LEFT_OUT
@@ -152,7 +153,7 @@ def _facts(disk: Disk, folder: str, names: list[str]) -> dict[str, object]:
 
 
 def _copy_file(disk: Disk, old: str, new: str) -> int:
-    """Up to its end as it is when that is reached."""
+    """Copy a file up to its end as it is when that is reached."""
     source = disk.open(old)
     try:
         target = disk.open(new, create=True)

@@ -34,11 +34,11 @@ MOST_PARTITIONS = 2_000  # of a topic: all of them stand in one document
 
 
 class Catalog(Protocol):
-    """Where brokers agree on topics. What it answers, this broker has seen."""
+    """The place where brokers agree on topics. What it answers, this broker has seen."""
 
     @property
     def brokers(self) -> list[int]:
-        """Those that are up, and not about to end."""
+        """The brokers that are up, and not about to end."""
         ...
 
     @property
@@ -174,8 +174,9 @@ class ClusterTopics(Topics):
         yield  # a generator, as the others
 
     def _assigned(self, name: str, indexes: range, factor: int) -> Assignment:
-        """In turn over the brokers that are up, each topic from another one on, so that leaders are spread. Those that
-        are down get something only where the others are too few, as with Kafka: they copy it once they are back."""
+        """Assign in turn over the brokers that are up, each topic from another one on, so that leaders are spread.
+        Those that are down get something only where the others are too few, as with Kafka: they copy it once they are
+        back."""
         up, down = sorted(self._agreeing().brokers), sorted(self._agreeing().down)
         check_replication(factor, len(up) + len(down) if up else 0)
         start = sum(name.encode())
@@ -194,7 +195,7 @@ class ClusterTopics(Topics):
         return self._catalog
 
     def _wait_for(self, agreeing: Coroutine[Any, Any, T]) -> T:
-        """In a thread: what is agreed on happens on the loop."""
+        """Wait in a thread: what is agreed on happens on the loop."""
         assert self._loop is not None
         future = asyncio.run_coroutine_threadsafe(agreeing, self._loop)
         try:
@@ -217,7 +218,7 @@ class ClusterTopics(Topics):
     # What the supervisor has seen
 
     def show(self, name: str, document: TopicDocument) -> Topic:
-        """As it stands in the tree; its logs are opened by `open_here`."""
+        """Show a topic as it stands in the tree; its logs are opened by `open_here`."""
         topic = self._by_name.get(name)
         if topic is None:
             topic = self._topic_of(document.definition(name))

@@ -109,7 +109,7 @@ class _Line:
         return self._times * MAX_WAIT_MS
 
     def wait_ms(self) -> int:
-        """Not longer than one of them has to wait before it is asked for again."""
+        """How long a fetch may wait: not longer than one of them has to before it is asked for again."""
         now_s = asyncio.get_running_loop().time()
         left_s = (until_s - now_s for until_s in self.followed.values() if until_s > now_s)
         return min([self.most_wait_ms, *(int(each * 1000) + 1 for each in left_s)])
@@ -150,7 +150,7 @@ class Fetcher:
     # What the supervisor says
 
     def follow(self, partition: Partition) -> None:
-        """From now on; or anew, after something has changed about it."""
+        """Follow the partition from now on; or anew, after something has changed about it."""
         line = self._line_of(partition) or self._quiet
         line.followed[partition] = 0.0
         self._told.pop(partition, None)
@@ -253,7 +253,7 @@ class Fetcher:
                 await self._take(one, found)
 
     def _take_over(self, line: _Line) -> None:
-        """From the other line, what this one is for."""
+        """Take over from the other line what this one is for."""
         if line is self._busy:
             other, self._woken, taken = self._quiet, {}, list(self._woken)
         else:
@@ -265,7 +265,8 @@ class Fetcher:
                 line.followed[partition] = other.followed.pop(partition)
 
     async def _bring_to_disk(self, line: _Line) -> None:
-        """Where that is asked for: what came under another leader, or could not be flushed as it came."""
+        """Bring to the disk where that is asked for: what came under another leader, or could not be flushed as it
+        came."""
         for partition in [each for each in self._due(line) if not _is_at_disk(each)]:
             if partition.is_open:
                 try:

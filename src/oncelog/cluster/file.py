@@ -135,7 +135,7 @@ class FileCluster:
         lease_lifetime_ms: int,
         is_member: bool = False,
     ) -> "FileCluster":
-        """With the folder's lock, which `close` gives back. Raises `FolderInUse`."""
+        """Open it with the folder's lock, which `close` gives back. Raises `FolderInUse`."""
         lock = FolderLock(folder)
         try:
             return cls(
@@ -178,7 +178,7 @@ class FileCluster:
         return block
 
     def note_pids(self, kind: PidKind, end_pid: int) -> None:
-        """Those up to there were taken by somebody. From any thread; on the disk when it returns."""
+        """Note that somebody took the pids up to there. From any thread; on the disk when it returns."""
         with self._writing:
             if self._is_closed:
                 raise ClusterStorageError(f"{self._path} is closed")
@@ -245,7 +245,7 @@ class FileCluster:
                     self._lock.release()
 
     def _write(self, next_pids: dict[PidKind, int] | None = None, history: GrantHistory | None = None) -> None:
-        """As it is, but for what is given: that becomes true once it is on the disk."""
+        """Write it as it is, but for what is given: that becomes true once it is on the disk."""
         now = self._clock.now()
         state: dict[str, Any] = {
             "version": VERSION,
@@ -285,7 +285,7 @@ def periods_of(state: dict[str, Any], now: Now) -> tuple[Period, ...]:
 
 
 def write_state(disk: Disk, folder: str, state: dict[str, Any]) -> None:
-    """As a whole; it is on the disk when this returns."""
+    """Write the state as a whole; it is on the disk when this returns."""
     state = {name: value for name, value in state.items() if name != CHECK}
     state[CHECK] = _check_sum(state)
     data = json.dumps(state, indent=2).encode() + b"\n"
@@ -293,8 +293,8 @@ def write_state(disk: Disk, folder: str, state: dict[str, Any]) -> None:
 
 
 def prepare_folder(disk: Disk, folder: str) -> None:
-    """For what is stored there before the first start; with the folder's lock held. Of no node yet, nor alone or among
-    others. Raises DamagedFolder and UnfitFolder."""
+    """Prepare a folder for what is stored there before the first start; with the folder's lock held. It is of no node
+    yet, nor alone or among others. Raises DamagedFolder and UnfitFolder."""
     state = read_state(disk, folder)
     if state["is_member"]:
         raise UnfitFolder(f"{folder} belongs to a broker of a cluster, which keeps this where its brokers agree")

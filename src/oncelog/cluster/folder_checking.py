@@ -73,7 +73,8 @@ def _refusal(disk: Disk, path: str) -> str:
 
 
 def _check_meta(disk: Disk, folder: str) -> tuple[Checked, bool, bool]:
-    """And whether the machine has run on since a server ran here, and that was a broker of a cluster."""
+    """Check the meta file; and whether the machine has run on since a server ran here, and that was a broker of a
+    cluster."""
     checked = Checked(META_FILE)
     try:
         state = read_state(disk, folder)
@@ -85,7 +86,7 @@ def _check_meta(disk: Disk, folder: str) -> tuple[Checked, bool, bool]:
 
 
 def check_metadata(disk: Disk, folders: Folders, stayed_up: bool) -> tuple[Checked, dict[str, Definition]]:
-    """And the topics that it defines."""
+    """Check the metadata log; and the topics that it defines."""
     if not folders.exists(METADATA_TOPIC, 0):
         checked = Checked(METADATA)
         checked.damaged("the folder is missing: without it nothing says which topics there are")

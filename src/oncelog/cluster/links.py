@@ -39,7 +39,7 @@ class Links:
         make_peer_context(self._endpoint.name, settings)
 
     def address(self, member: Member) -> tuple[str, int]:
-        """Where it is reached; it may not know the listener yet, where that is new."""
+        """The address at which it is reached; it may not know the listener yet, where that is new."""
         return member.endpoints.get(self._endpoint.name) or next(iter(member.endpoints.values()))
 
     async def connect(self, address: tuple[str, int], timeout_s: float) -> Peer:

@@ -173,7 +173,7 @@ class Parent:
     # One broker
 
     def start(self, node_id: int) -> None:
-        """Again, on its folder and its port. Returns when it is up."""
+        """Start a broker again, on its folder and its port. Returns when it is up."""
         self._check_known(node_id)
         if node_id in self._processes and self._processes[node_id].poll() is None:
             raise ValueError(f"broker {node_id} runs already; a paused one goes on with resume({node_id})")
@@ -182,7 +182,7 @@ class Parent:
         self._run(self._until_acquainted(node_id))
 
     def stop(self, node_id: int) -> None:
-        """In an orderly way."""
+        """Stop a broker in an orderly way."""
         self._check_known(node_id)
         process = self._processes.pop(node_id, None)
         if process is None:
@@ -199,7 +199,7 @@ class Parent:
         close_input(process)
 
     def kill(self, node_id: int) -> None:
-        """As `kill -9`."""
+        """End a broker as `kill -9` does."""
         process = self._running(node_id)
         del self._processes[node_id]
         process.kill()
@@ -236,7 +236,7 @@ class Parent:
                 logger.error("%s", ended)
 
     def ended(self) -> list[int]:
-        """Those that ended by themselves."""
+        """The brokers that ended on their own."""
         return [node_id for node_id, process in list(self._processes.items()) if process.poll() is not None]
 
     def topics(self) -> dict[str, tuple[Leadership, ...]]:
@@ -286,7 +286,7 @@ class Parent:
     # What kind of brokers they are
 
     def _addresses(self) -> list[str]:
-        """Where they are to listen."""
+        """The addresses that they are to listen on."""
         return list(self._listen.values())
 
     def _check_folder(self) -> None:

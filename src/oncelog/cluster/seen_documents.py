@@ -23,7 +23,7 @@ class SeenDocuments:
         self._turn = asyncio.Lock()
 
     async def load(self) -> None:
-        """Before anybody is served. Raises UnfitFolder: to go on without rules could let everybody in."""
+        """Load before anybody is served. Raises UnfitFolder: to go on without rules could let everybody in."""
         for kind in Kind:
             try:
                 await self._read(kind)

@@ -39,10 +39,10 @@ DOCUMENTS = frozenset(Kind)
 
 
 class SharedFolder:
-    """Where the nodes of the workers' tree are on the disk."""
+    """The nodes of the workers' tree, as they are on the disk."""
 
     def __init__(self, settings: Settings, disk: Disk, clock: Clock, workers: Sequence[int]) -> None:
-        """With the folder's lock held. Raises what a server that stands alone raises."""
+        """Open it with the folder's lock held. Raises what a server that stands alone raises."""
         self._disk = disk
         self._clock = clock
         self._workers = workers
@@ -69,7 +69,7 @@ class SharedFolder:
 
     @property
     def changed_settings(self) -> dict[str, str]:
-        """Those that a server that stood alone was told at run time."""
+        """The settings that a server that stood alone was told at run time."""
         return dict(self._metadata.broker_configs)
 
     def load(self) -> Iterator[tuple[str, Stored | None]]:
@@ -139,7 +139,7 @@ class SharedFolder:
                 raise Refused(why)
 
     def _write(self, staged: list[Writes]) -> None:
-        """In the order in which a server that stands alone does it: see `local_topics.py`."""
+        """Write in the order in which a server that stands alone does it: see `local_topics.py`."""
         try:
             for writes in staged:
                 for path, stored in writes.items():

@@ -128,7 +128,7 @@ class Supervisor:
         await self._tree.close()
 
     def _can_be_left(self, partition: Partition) -> bool:
-        """To a broker that stays, and has all of it."""
+        """Whether it can be left to a broker that stays, and has all of it."""
         state = partition.leadership
         return partition.leads and state is not None and not set(self.brokers).isdisjoint(state.in_sync)
 
@@ -339,7 +339,7 @@ class Supervisor:
         self._wake.set()
 
     def _proposals(self, held: Held) -> dict[int, Proposal]:
-        """Those that begin where the document stands; the others wait for what the tree says next."""
+        """The proposals that begin where the document stands; the others wait for what the tree says next."""
         now_ms = self._clock.now().monotonic_ms
         peers, found = self._peers(now_ms), {}
         for partition in held.topic.open_partitions:

@@ -89,7 +89,7 @@ class TreeCluster:
     # Among others
 
     async def agree(self) -> None:
-        """On what is the same for all brokers. Raises UnfitFolder where this one's is another."""
+        """Agree on what is the same for all brokers. Raises UnfitFolder where this one's is another."""
         mine: dict[str, Any] = {
             "cluster_id": self.own.cluster_id,
             "oncelog.lease.lifetime.ms": self._lifetime_ms,
@@ -120,7 +120,7 @@ class TreeCluster:
         self.secret = found.get("secret") or await self._share(mine["secret"])
 
     async def _share(self, secret: str) -> str:
-        """Of brokers of a version that had none."""
+        """Write the secret into the document of brokers of a version that had none; returns the one that counts."""
         for _ in range(TRIES):
             node = await self.tree.get(CONFIG)
             found = {} if node is None else json.loads(node.value)
@@ -134,7 +134,7 @@ class TreeCluster:
         raise ClusterStorageError("the brokers could not agree on their secret: others changed it all the while")
 
     async def join(self, document: NodeDocument) -> None:
-        """From here on this broker is up, in a new epoch."""
+        """Join: from here on this broker is up, in a new epoch."""
         path, live = f"{NODES}/{self.node_id}", f"{LIVE}/{self.node_id}"
         alive = PutEphemeral(live, str(os.getpid()).encode())
         self._document = document
@@ -204,7 +204,7 @@ class TreeCluster:
             self._all_are_there.clear()
 
     def miss_only(self, leaders: Iterable[int]) -> None:
-        """Who leads nothing is not waited for."""
+        """Miss these leaders alone: a broker that leads nothing is not waited for."""
         for node_id in self._missed.keys() - set(leaders) if self._missed else ():
             self._miss_no_more(node_id)
 
@@ -218,7 +218,7 @@ class TreeCluster:
         await self._all_are_there.wait()
 
     async def forget(self, node_id: int) -> None:
-        """Unless it has been started meanwhile, which gives its node another version."""
+        """Forget a broker, unless it has been started meanwhile, which gives its node another version."""
         path = f"{NODES}/{node_id}"
         try:
             node, live = await self.tree.get(path), await self.tree.get(f"{LIVE}/{node_id}")
@@ -231,7 +231,7 @@ class TreeCluster:
             raise KafkaError(ErrorCode.request_timed_out, f"the brokers could not agree on it: {error}") from error
 
     async def forget_gone(self) -> None:
-        """Of deleted topics those that were deleted first."""
+        """Forget deleted topics, those that were deleted first."""
         gone = await self.tree.children(GONE)
         if len(gone) > MOST_GONE:
             oldest = sorted(gone, key=lambda topic_id: int(gone[topic_id].value))[: len(gone) - MOST_GONE // 2]

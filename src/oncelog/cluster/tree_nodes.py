@@ -41,11 +41,11 @@ class Nodes:
         return self._folders[folder].get(name)
 
     def children(self, folder: str) -> dict[str, Node]:
-        """Of a folder by its name alone."""
+        """The children of a folder, by its name alone."""
         return {name: stored.node for name, stored in sorted(self._folders[folder].items())}
 
     def items(self) -> Iterator[tuple[str, Stored]]:
-        """By path."""
+        """The nodes, by path."""
         for folder, nodes in self._folders.items():
             for name, stored in nodes.items():
                 yield f"/{folder}/{name}" if folder else f"/{name}", stored
@@ -88,7 +88,7 @@ class Nodes:
                 self._folders[folder][name] = stored
 
     def _growth(self, writes: Writes) -> tuple[int, int]:
-        """In nodes and bytes of values."""
+        """The growth in nodes and bytes of values."""
         there = [stored for stored in map(self.get, writes) if stored is not None]
         coming = [stored for stored in writes.values() if stored is not None]
         return len(coming) - len(there), _size_of(coming) - _size_of(there)

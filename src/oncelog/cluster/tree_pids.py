@@ -70,7 +70,7 @@ class TreePids:
         return int(node.value), node.version
 
     async def keep_reading(self) -> NoReturn:
-        """When somebody takes a block, and often enough that its age is about known."""
+        """Read when somebody takes a block, and often enough that its age is about known."""
         while True:
             self._told.clear()
             with suppress(TreeError, ClusterStorageError):  # when the tree can be asked again, that is told

@@ -111,7 +111,7 @@ class SocketTree:
     # The connection
 
     async def _connect(self) -> asyncio.StreamReader:
-        """Until there is one, in a session that goes on or in another one. Raises `Refused`, and `_Over`."""
+        """Connect, until there is a session that goes on or another one. Raises `Refused`, and `_Over`."""
         while True:
             try:
                 reader, writer = await asyncio.open_unix_connection(self._path)

@@ -53,7 +53,7 @@ class _Asked(NamedTuple):
 
 
 class Kept(Protocol):
-    """Where nodes are on the disk. Nothing is asked of it while it flushes."""
+    """The nodes on the disk. Nothing is asked of it while it flushes."""
 
     @property
     def failure(self) -> str:
@@ -65,7 +65,7 @@ class Kept(Protocol):
         ...
 
     def stage(self, writes: Writes) -> None:
-        """To be written by the next `flush`. Raises `TreeError` for what it cannot keep."""
+        """Stage what the next `flush` is to write. Raises `TreeError` for what it cannot keep."""
         ...
 
     async def flush(self) -> None:
@@ -92,13 +92,13 @@ class TreeStore:
 
     @classmethod
     def open(cls, disk: Disk, folder: str, clock: Clock, *, stayed_up: bool = False) -> Self:
-        """In a log of its own; `stayed_up` as for a log. Raises `DamagedTree`."""
+        """Open a log of its own; `stayed_up` as for a log. Raises `DamagedTree`."""
         log = PartitionLog.open(disk, folder, CONFIG, ProducerMap(), clock.now(), stayed_up=stayed_up)
         return cls(_LogOfNodes(log, clock))
 
     @property
     def sessions(self) -> set[int]:
-        """Those that have nodes."""
+        """The sessions that have nodes."""
         return {stored.owner for _, stored in self.nodes.items()} - {NOBODY}
 
     def change(

@@ -226,7 +226,8 @@ class _Session:
         threading.Thread(target=self._watch_the_loop, name="oncelog-tree-watchdog", daemon=True).start()
 
     async def end(self) -> None:
-        """Also where it has not begun, or was lost. Its nodes are gone then, if the server could be asked."""
+        """End the session, also where it has not begun, or was lost. Its nodes are gone then, if the server could be
+        asked."""
         self._is_lost = True
         self.is_connected, self.sure_until_ms = False, 0
         if self._heart is not None:
@@ -245,7 +246,7 @@ class _Session:
     # Its life
 
     def _on_state(self, state: str) -> None:
-        """In a thread of kazoo's."""
+        """The connection's state has changed; called in a thread of kazoo's."""
         if not self._ended.is_set():
             self._loop.call_soon_threadsafe(self._is_now, state)
 
@@ -290,7 +291,7 @@ class _Session:
         self.sure_until_ms = max(self.sure_until_ms, sent_ms + self._timeout_ms)
 
     def _watch_the_loop(self) -> None:
-        """In a thread of its own. The broker is sure of nothing any more by the time that this acts."""
+        """Watch the loop, in a thread of its own. The broker is sure of nothing any more by the time that this acts."""
         while not self._ended.wait(self._timeout_ms / 3000):
             if self._clock.now().monotonic_ms > self._sent_ms + self._timeout_ms:
                 self._loop.call_soon_threadsafe(self._lose)
@@ -360,7 +361,7 @@ class _Session:
         self._tree.tell(self, "")
 
     def _on_event(self, event: WatchedEvent) -> None:
-        """In a thread of kazoo's."""
+        """A watch has fired; called in a thread of kazoo's."""
         if event.type != EventType.NONE and not self._ended.is_set():
             self._loop.call_soon_threadsafe(self._has_fired, event.type, event.path.removeprefix(self._tree.folder))
 
@@ -371,7 +372,7 @@ class _Session:
             self._look_at(path)
 
     def _look_at(self, path: str, *, is_told: bool = True) -> None:
-        """By `exists`: that leaves a watch also where nothing is, for when it is made again."""
+        """Look by `exists`: that leaves a watch also where nothing is, for when it is made again."""
         self._seen.add(path)
         self._begin(self._looking_at(path, is_told))
 
@@ -425,7 +426,8 @@ def _add(transaction: TransactionRequest, path: str, change: Change) -> None:
 
 
 async def _granted_ms(hosts: str, asked_ms: int, security: ZooKeeperSecurity) -> int:
-    """At most what is asked for: servers have bounds of their own, and kazoo does not tell what was granted."""
+    """The timeout that was granted, at most what is asked for: servers have bounds of their own, and kazoo does not
+    tell."""
     context, is_said = security.context(), False
     while True:
         for host in hosts.split(","):

@@ -316,6 +316,6 @@ async def _ended(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _moved(address: str, place: int) -> str:
-    """To the port that is `place` behind; any port stays any."""
+    """The address with the port that is `place` behind; any port stays any."""
     host, _, port = address.rpartition(":")
     return f"{host}:{int(port) + place if int(port) else 0}"

@@ -47,7 +47,7 @@ class ZooKeeperSecurity:
         self.context()
 
     def options(self) -> dict[str, Any]:
-        """Of kazoo's client."""
+        """The options of kazoo's client."""
         found: dict[str, Any] = {}
         if self.is_encrypted:
             found |= {"use_ssl": True, "ca": self.trusted_file, "check_hostname": self.checks_host}

@@ -61,7 +61,7 @@ class AbortedTransactions:
 
     @property
     def total(self) -> int:
-        """Also those that were dropped; what a recovery point says."""
+        """How many there were in all, also those that were dropped; what a recovery point says."""
         return self._dropped + len(self)
 
     def total_below(self, offset: int) -> int:
@@ -74,8 +74,8 @@ class AbortedTransactions:
     # Changes
 
     def load(self, up_to_offset: int) -> int:
-        """Those with a marker below the offset, as far as they are whole; what stands behind is cut off. How many there
-        were in all, up to there."""
+        """Load those with a marker below the offset, as far as they are whole; what stands behind is cut off. Returns
+        how many there were in all, up to there."""
         self.clear()
         try:
             data = read_whole(self._disk, self.path) if self._disk.exists(self.path) else b""

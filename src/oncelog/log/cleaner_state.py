@@ -20,7 +20,7 @@ MAX_PASSES = 32  # remembered, for the age of tombstones
 
 @dataclass(slots=True)
 class CleanerState:
-    """Where the next pass begins, and when which pass ended where."""
+    """The beginning of the next pass, and when which pass ended where."""
 
     dirty_offset: int = 0
     passes: list[tuple[int, int]] = field(default_factory=list)  # (end offset, wall clock ms)

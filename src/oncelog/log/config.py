@@ -16,7 +16,7 @@ class TimestampType(StrEnum):
 
 
 class Flush(StrEnum):
-    """Who waits for the disk."""
+    """What waits until the disk has what was appended."""
 
     OS = "os"  # nobody: the operating system writes when it likes, as in Kafka
     INTERVAL = "interval"  # nobody, but the server flushes every oncelog.flush.interval.ms

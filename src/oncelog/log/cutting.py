@@ -48,7 +48,7 @@ def cut_back(disk: Disk, folder: str, offset: int) -> int:
 
 
 def _position_of(disk: Disk, path: str, expected: int, offset: int) -> int:
-    """Where the batch of the offset begins, or should begin."""
+    """The position at which the batch of the offset begins, or should begin."""
     file = disk.open(path)
     try:
         size_bytes = file.size()

@@ -200,7 +200,7 @@ def _boot_id() -> str:
 
 
 def read_whole(disk: Disk, path: str) -> bytes:
-    """Of a file that is never large. One that is, was not written here, and would take all memory."""
+    """Read a file that is never large. A large one was not written here, and would take all memory."""
     file = disk.open(path)
     try:
         size_bytes = file.size()

@@ -77,7 +77,8 @@ class LeaderEpochs:
             self._entries[:after] = [(self._entries[after - 1][0], log_start_offset)]
 
     def forget_below(self, first_offset: int) -> None:
-        """Where brokers follow one another: the epoch of what ended there stays, for others that end there, too."""
+        """Forget the epochs below an offset. Where brokers follow one another, the epoch of what ended there stays, for
+        others that end there, too."""
         del self._entries[: max(0, bisect_left(self._entries, first_offset, key=lambda entry: entry[1]) - 1)]
 
     def replace(self, by: "LeaderEpochs") -> None:

@@ -1,4 +1,4 @@
-"""Where a log begins and ends, and how much of it counts: the high watermark, below which nothing is lost.
+"""The beginning and the end of a log, and how much of it counts: the high watermark, below which nothing is lost.
 
 What moves the watermark is one of three. In a log that no follower copies it is the append itself or, where producers
 wait for the disk, the flush. In a replicated one it is what the followers have, and only that.
@@ -74,7 +74,7 @@ class Extent:
         return self.flushed_offset if self._waits_for_flushes else self.next_offset
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Only ever forward, and only over what is there."""
+        """Advance the high watermark: only ever forward, and only over what is there."""
         self.high_watermark = max(self.high_watermark, min(offset, self.next_offset))
 
     def start_at(self, offset: int) -> None:

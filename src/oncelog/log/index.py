@@ -115,7 +115,7 @@ class Index:
         return Entry(offsets[at], positions[at], times[at])
 
     def at_offset(self, offset: int) -> Entry:
-        """Where to begin to look for the batch that holds the offset: that batch or one before it."""
+        """The entry to begin at when looking for the batch that holds the offset: of that batch or one before it."""
         return self._search(OFFSET, offset)
 
     def at_time(self, timestamp_ms: int) -> Entry:
@@ -149,8 +149,8 @@ class Index:
         self._tail = (array("q"), array("q"), array("q"))
 
     def _keep_stored(self, entries: int) -> None:
-        """Where the disk refuses the cut, the next write goes over what should be gone; a start notices the rest. What
-        is in the place of the file would refuse every write."""
+        """Keep this many stored entries. Where the disk refuses the cut, the next write goes over what should be gone;
+        a start notices the rest. What is in the place of the file would refuse every write."""
         self._stored = entries
         self._handles.drop_page(self.path)
         try:

@@ -133,7 +133,7 @@ def _latest_before(segment: Segment, start: int, limit: int) -> Steps[Candidate 
 
 
 def _entries_backwards(segment: Segment) -> Iterator[Entry]:
-    """Those that name a batch; at last the segment's beginning, which stands in the index or not."""
+    """The entries that name a batch, backwards; at last the segment's beginning, which stands in the index or not."""
     for number in range(segment.index.entries - 1, -1, -1):
         entry = segment.index.entry(number)
         if 0 < entry.position < segment.size_bytes:

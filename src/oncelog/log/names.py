@@ -32,12 +32,12 @@ def snapshot_path(folder: str, offset: int) -> str:
 
 
 def beginning_path(folder: str, offset: int) -> str:
-    """Where it stands what the log is to begin anew with."""
+    """The file that says what the log is to begin anew with."""
     return f"{folder}/{offset:020d}{BEGINNING}"
 
 
 def cleaned_path(path: str, end_offset: int, ending: str) -> str:
-    """Where compaction writes what will replace every segment from the one in `path` up to `end_offset`."""
+    """The file in which compaction writes what will replace every segment from the one in `path` up to `end_offset`."""
     return f"{path}.{end_offset:020d}{ending}"
 
 

@@ -284,7 +284,7 @@ class _Check:
             newest = False
 
     def _check_aborted(self) -> None:
-        """Where the log itself is damaged, nothing can be said of it."""
+        """Check the aborted transactions. Where the log itself is damaged, nothing can be said of them."""
         checked, note = self._checked, self._aborted.note(self._newest)
         if note:
             checked.note(note)
@@ -331,7 +331,7 @@ class _Check:
     def _batches(
         self, file: File, piece: Piece, size_bytes: int, following: list[Piece]
     ) -> Iterator[tuple[int, BatchHeader, bytes]]:
-        """Where the chain of lengths is broken it goes on with the next whole batch."""
+        """The batches of a segment. Where the chain of lengths is broken, the next whole one follows."""
         position: int | None = 0
         while position is not None:
             broken = None

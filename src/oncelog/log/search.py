@@ -16,7 +16,7 @@ _offset_and_length_at = struct.Struct(">qi").unpack_from
 
 
 def first_whole(file: File, position: int, size_bytes: int, least_offset: int) -> int | None:
-    """Where the first whole batch begins that stands at `position` or behind it and has no smaller offset."""
+    """The position of the first whole batch that stands at `position` or behind it and has no smaller offset."""
     checked_bytes = 0
     while position + HEADER_BYTES <= size_bytes:
         chunk = file.pread(min(CHUNK_BYTES, size_bytes - position), position)
@@ -37,7 +37,7 @@ def first_whole(file: File, position: int, size_bytes: int, least_offset: int) -
 
 
 def whole_behind(disk: Disk, paths: Sequence[str], position: int, offset: int) -> str:
-    """Where something whole follows what is not: in the first file from `position` on, or in a later one."""
+    """The place of something whole behind what is not: in the first file from `position` on, or in a later one."""
     for path in paths:
         file = disk.open(path)
         try:

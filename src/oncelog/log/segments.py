@@ -20,7 +20,7 @@ class Segments:
         log_start_offset: int,
         has_gaps: bool,
     ) -> None:
-        """Where there are none yet, one that is in memory alone until `add`."""
+        """Where there are no segments yet, there is one that is in memory alone until `add`."""
         self._disk = disk
         self._folder = folder
         self._handles = handles

@@ -49,7 +49,7 @@ class Known(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """Where reading ended."""
+    """The place at which reading ended, and why."""
 
     log_path: str
     position: int

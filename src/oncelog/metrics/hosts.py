@@ -1,4 +1,4 @@
-"""By which names a browser or a scraper may ask.
+"""The names by which a browser or a scraper may ask.
 
 A page elsewhere can have a name of its own that suddenly points here (DNS rebinding), and then read what is answered.
 It cannot have an address, `localhost`, a name without a dot, or one below what nobody can buy.
@@ -46,5 +46,5 @@ def is_for_another_page(site: str | None, mode: str | None) -> bool:
 
 
 def is_nobody_elses(host: str, own_names: Collection[str]) -> bool:
-    """Where machines ask, too: they do so by names of their own network."""
+    """Whether the host is nobody else's. Machines ask, too, by names of their own network."""
     return is_ours(host, own_names) or (bool(host) and "." not in host) or host.endswith(NOT_FOR_SALE)

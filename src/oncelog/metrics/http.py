@@ -25,7 +25,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Turns(Protocol):
-    """Of long work, on a loop that others share."""
+    """Turns of long work, on a loop that others share."""
 
     def is_over(self) -> bool: ...
     async def next(self) -> None: ...
@@ -194,7 +194,7 @@ def read_head(head: bytes) -> Head:
 
 
 def headers_of(head: bytes) -> dict[str, str]:
-    """Of one that comes twice, all, with commas between: so a second `Host` is no way around the first."""
+    """The headers. Of one that comes twice, all, with commas between: so a second `Host` is no way around the first."""
     found: dict[str, str] = {}
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.decode("latin-1").partition(":")

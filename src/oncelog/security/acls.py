@@ -32,7 +32,8 @@ NOBODY_SPOKEN_OF: Final = "hardcode"  # by Kafka: a name that stands for all tha
 
 
 class _Rules:
-    """Of one principal at one host, about one kind of resource: bits of what is allowed and of what is denied."""
+    """The rules of one principal at one host, about one kind of resource: bits of what is allowed and of what is
+    denied."""
 
     __slots__ = ("lengths", "literal", "prefixed")
 
@@ -194,5 +195,5 @@ def _with_implied(allowed: int) -> int:
 
 
 def principals_of(text: str) -> frozenset[str]:
-    """Of `super.users`: names may hold commas, so they are parted by semicolons."""
+    """The principals of `super.users`: names may hold commas, so they are parted by semicolons."""
     return frozenset(each.strip() for each in text.split(";") if each.strip())

@@ -118,7 +118,7 @@ def binding_of(key: str) -> Binding:
 
 
 def may_deny(key: str) -> bool:
-    """Of one that cannot be read."""
+    """Whether a rule that cannot be read may deny something."""
     return not key.startswith(Permission.ALLOW.name + SEPARATOR)
 
 
@@ -135,7 +135,7 @@ def _coded(kind: type[Code], number: int, called: str) -> Code:
 def new_binding(
     resource: int, pattern: int, name: str, principal: str, host: str, operation: int, permission: int
 ) -> Binding:
-    """By Kafka's numbers, refused in Kafka's words. Raises Invalid."""
+    """A binding by Kafka's numbers, refused in Kafka's words. Raises Invalid."""
     if resource == Resource.CLUSTER and name != CLUSTER_NAME:
         raise Invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not name:
@@ -178,7 +178,7 @@ def new_filter(
     operation: int,
     permission: int,
 ) -> Filter:
-    """By Kafka's numbers. Raises Invalid."""
+    """A filter by Kafka's numbers. Raises Invalid."""
     return Filter(
         _coded(Resource, resource, "resourceType"),
         _coded(Pattern, pattern, "patternType"),

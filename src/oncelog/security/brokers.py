@@ -21,6 +21,6 @@ def is_broker(principal: str) -> bool:
 
 @lru_cache(maxsize=4)
 def credential(secret: str) -> Credential:
-    """Of every broker. The secret is drawn by chance and long, so the least work will do."""
+    """The credential of every broker. The secret is drawn by chance and long, so the least work will do."""
     salt = hashlib.sha256(f"salt of {secret}".encode()).digest()
     return credential_of(SCRAM, salted_password(SCRAM, secret, salt, LEAST_ITERATIONS), salt, LEAST_ITERATIONS)

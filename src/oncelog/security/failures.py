@@ -1,4 +1,4 @@
-"""Who fails to prove who they are so often that they are not looked at for a while: hosts, each with an allowance."""
+"""Hosts that fail to prove who they are so often that they are not looked at for a while, each with an allowance."""
 
 from collections import OrderedDict
 from typing import NamedTuple
@@ -39,7 +39,7 @@ class Failures:
             self._spent.popitem(last=False)
 
     def failures(self, host: str, now_ms: int) -> float:
-        """Those that still count."""
+        """The failures that still count."""
         spent = self._spent.get(place_of(host))
         if spent is None:
             return 0

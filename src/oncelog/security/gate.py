@@ -81,7 +81,7 @@ TABLE: Mapping[State, Mapping[Asked, Verdict]] = {
 
 
 class Gate:
-    """Of one connection."""
+    """The gate of one connection."""
 
     def __init__(self) -> None:
         self._state = State.BEGUN
@@ -145,7 +145,7 @@ class Gate:
         self._state = State.VERSIONS_TOLD
 
     def begin(self, mechanism: str, version: int) -> bool:
-        """By a handshake. False where the mechanism is not the one of the proof before."""
+        """Begin by a handshake. False where the mechanism is not the one of the proof before."""
         if self.is_again and mechanism != self.mechanism:
             self._state = State.OTHER_MECHANISM
             return False

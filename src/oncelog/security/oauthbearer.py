@@ -50,7 +50,7 @@ def token_in(authorization: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Of a token's claims."""
+    """The claims that a token must have."""
 
     name_claim: str
     scope_claim: str

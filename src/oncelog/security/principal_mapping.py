@@ -60,7 +60,7 @@ class PrincipalMapping:
         self._rules = list(_parsed(rules.strip()))
 
     def user(self, name: str) -> str:
-        """Of a name as RFC 2253 has it. Raises `NoRule`."""
+        """The user of a name as RFC 2253 has it. Raises `NoRule`."""
         if len(name) > MOST_NAME_CHARACTERS:
             raise NoRule(f"a name of {len(name)} characters, where {MOST_NAME_CHARACTERS} are the most")
         if not _is_text(name):

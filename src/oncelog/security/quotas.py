@@ -49,15 +49,15 @@ OF_ADDRESSES = frozenset((Quota.CONNECTION,))
 
 
 class Refused(Exception):
-    """In Kafka's words."""
+    """A refusal in Kafka's words."""
 
 
 class Unsupported(Refused):
-    """For which Kafka has another error code."""
+    """A refusal for which Kafka has another error code."""
 
 
 def entity_of(named: Iterable[tuple[str, str | None]]) -> Entity:
-    """Where a type is named twice, the last one counts."""
+    """The entity of these names. Where a type is named twice, the last one counts."""
     names = dict(named)
     known = tuple((each, names.pop(each)) for each in TYPES if each in names)
     return known + tuple(sorted(names.items()))
@@ -101,7 +101,7 @@ def alteration(operations: Iterable[tuple[str, float | None]]) -> Changes | None
 
 
 def in_words(entity: Entity) -> str:
-    """As Kafka's messages name it."""
+    """The entity as Kafka's messages name it."""
     named = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
     return f"ClientQuotaEntity(entries={{{named}}})"
 
@@ -137,7 +137,7 @@ class Matching(NamedTuple):
 
 
 def matching(components: Iterable[tuple[str, int, str | None]], *, is_strict: bool) -> Matching:
-    """Of (type, how to match, name). Raises Refused."""
+    """A filter of (type, how to match, name). Raises Refused."""
     names: dict[str, str | None] = {}
     types: set[str] = set()
     for kind, how, name in components:
@@ -225,7 +225,7 @@ class Limit(NamedTuple):
 
 
 class Limits:
-    """Of one kind, by user and client id. What is not named is empty, and None the default."""
+    """The limits of one kind, by user and client id. What is not named is empty, and None the default."""
 
     def __init__(self, quotas: Mapping[Entity, Values], kind: Quota) -> None:
         self._bounds: dict[tuple[str | None, str | None], float] = {}

@@ -47,7 +47,7 @@ class Rate:
         self._last_ms[at] = now_ms
 
     def measured(self, now_ms: int, windows: Windows) -> tuple[float, int]:
-        """By the second, and over how many milliseconds."""
+        """The rate by the second, and over how many milliseconds it was measured."""
         oldest_ms = now_ms - windows.number * windows.size_ms
         for at, last_ms in enumerate(self._last_ms):
             if last_ms <= oldest_ms:
@@ -68,7 +68,8 @@ class Rate:
 
 
 class Rates(Generic[Who]):
-    """Of everybody who has a limit. Those used last are known: who comes behind very many others begins anew."""
+    """The rates of everybody who has a limit. Those used last are known: one that comes behind very many others begins
+    anew."""
 
     def __init__(self, windows: Windows, most: int) -> None:
         self.windows = windows
@@ -80,7 +81,7 @@ class Rates(Generic[Who]):
         return len(self._rates)
 
     def wait_ms(self, who: Who, limit: float, value: float, now_ms: int) -> int:
-        """After taking so much; 0 within the limit."""
+        """How long to wait after taking this much; 0 within the limit."""
         rate = self._of(who, now_ms)
         rate.record(value, now_ms, self.windows)
         if now_ms < rate.fresh_until_ms and rate.total <= limit * self._least_s:

@@ -38,7 +38,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """Of one user, for one mechanism."""
+    """The credential of one user, for one mechanism."""
 
     salt: bytes
     iterations: int

@@ -66,7 +66,7 @@ class Users:
     """One state of them. Where nobody was made yet, `secret` is what challenges are made up by."""
 
     def __init__(self, document: Document, secret: bytes, before: "Users | None" = None) -> None:
-        """Who has not changed since the state before is not read again."""
+        """A user that has not changed since the state before is not read again."""
         known = {} if before is None else before._users
         self._users: dict[str, User] = {}
         for name, kept in document.items():
@@ -91,11 +91,11 @@ class Users:
         )
 
     def mechanisms(self, name: str) -> dict[str, int]:
-        """Of a user, with their iterations; empty where there is none."""
+        """The mechanisms of a user, with their iterations; empty where there is none."""
         return {mechanism: each.iterations for mechanism, each in self._user(name).credentials.items()}
 
     def find(self, mechanism: str, name: str) -> Found:
-        """By what somebody of this name proves it. The same is done whether there is such a user."""
+        """What a user of this name proves it by. The same work is done whether there is such a user."""
         made_up = self._made_up(mechanism, name, self._shapes[mechanism])
         known = self._user(name).credentials.get(mechanism)
         return Found(credential=made_up, is_made_up=True) if known is None else Found(credential=known)

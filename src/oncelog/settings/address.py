@@ -1,4 +1,4 @@
-"""Where something listens: `HOST:PORT`."""
+"""An address that something listens on: `HOST:PORT`."""
 
 import re
 from typing import Final

@@ -50,7 +50,8 @@ def _declare(kind: Kind, default: Any, doc: str, **more: Any) -> Any:
 
 
 def declared(settings: type) -> dict[str, Setting]:
-    """By name, which is the attribute's, with dots where it is no function's, unless the declaration says another."""
+    """The settings by name, which is the attribute's, with dots where it is no function's, unless the declaration says
+    another."""
     found = {}
     for each in fields(settings):
         if about := each.metadata.get(_ABOUT):

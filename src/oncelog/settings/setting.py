@@ -101,7 +101,7 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """In words, what it takes."""
+        """What it takes, in words."""
         words = ", ".join(word or "(empty)" for word in self.words)
         if self.kind in _BOUNDED:
             return self._numbers + (f", or {words}" if words else "")

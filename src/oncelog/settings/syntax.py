@@ -46,7 +46,7 @@ def number(text: str) -> float:
 
 
 def duration_ms(text: str) -> int:
-    """As Spark reads times: a number, and a unit; milliseconds where there is none."""
+    """A duration as Spark reads times: a number, and a unit; milliseconds where there is none."""
     found = _DURATION.fullmatch(text.lower())
     unit_ms = _MS.get(found[2] or "ms") if found else None
     if found is None or unit_ms is None:
