@@ -29,13 +29,13 @@ class NoArchive(RuntimeError):
 
 
 def archive_of(java_home: Path, spark_home: Path) -> Path:
-    """Where it is once it was made, for this Java and this Spark."""
+    """The path of the archive, once it was made, for this Java and this Spark."""
     key = hashlib.sha256(f"{java_home.resolve()}\n{spark_home.resolve()}".encode()).hexdigest()[:16]
     return cache_folder() / _MADE.replace("*", key)
 
 
 def make(archive: Path, servers: str) -> None:
-    """In the place of whatever archive is there: there is one at most."""
+    """Make it in the place of the archive that is there: there is one at most."""
     try:
         make_cache_folder(archive.parent)
     except OSError as error:

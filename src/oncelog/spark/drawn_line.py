@@ -14,8 +14,8 @@ def terminal_width() -> int:
 
 
 class DrawnLine:
-    """After each drawing the cursor goes back to the beginning of the line, so that what others write there, a JVM for
-    one, stands at the beginning of a line."""
+    """A line that is drawn over. After each drawing the cursor goes back to its beginning, so that what others write
+    there, a JVM for one, stands at the beginning of a line."""
 
     def __init__(self, stream: TextIO, width: Callable[[], int] = terminal_width) -> None:
         self._stream = stream
@@ -23,7 +23,7 @@ class DrawnLine:
         self._is_drawn = False
 
     def draw(self, *parts: str) -> None:
-        """Without any part, what stands there is taken away."""
+        """Draw these parts. Without any, what stands there is taken away."""
         if parts:
             self._write(f"{_CLEAR}{fitted(parts, self._width())}\r")
         elif self._is_drawn:

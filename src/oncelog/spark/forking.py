@@ -192,7 +192,7 @@ class _Server:
         return leads_alike(tuple(wanted), tuple(sys.path), frozenset(name.partition(".")[0] for name in sys.modules))
 
     def _become(self, caller: socket.socket, streams: list[int]) -> None:
-        """In the new process."""
+        """Become the worker, in the new process."""
         try:
             for at, descriptor in enumerate(streams):
                 os.dup2(descriptor, at)
@@ -225,7 +225,7 @@ def _received(caller: socket.socket) -> tuple[Request, list[int]]:
 
 
 def preparations() -> Iterator[Callable[[], object]]:
-    """In pieces: who asks meanwhile waits for no more than one."""
+    """Preparations in pieces: a caller that asks meanwhile waits for no more than one."""
     for name in (*_FOR_PLANNING, *_FOR_TASKS):
         yield partial(importlib.import_module, name)
     yield from (partial(_load_request, *each) for each in _REQUESTS)
@@ -247,7 +247,7 @@ def _make_array() -> None:
 
 
 def load_kept_loops() -> None:
-    """Those that have been compiled before. To compile takes long, and who asks for a worker would wait for it."""
+    """Load the loops that have been compiled before. To compile takes long, and a caller would wait for it."""
     import numpy as np
 
     from oncelog import machine_code
@@ -267,7 +267,7 @@ class _NotCompiled(Exception):
 
 @contextmanager
 def _without_compiling() -> Iterator[None]:
-    """To its end, or up to the first loop that would have to be compiled."""
+    """Run to the end, or up to the first loop that would have to be compiled."""
     from numba.core.event import Listener, install_listener
 
     class NoCompiling(Listener):
@@ -311,7 +311,7 @@ def _reseed() -> None:
 
 
 def run_as(request: Request) -> None:
-    """In the new process: what `python -m MODULE ...` does."""
+    """Do in the new process what `python -m MODULE ...` does."""
     gc.enable()
     _, module, *rest = request.arguments
     own_said = os.environ.get("PYTHONPATH", "")

@@ -151,8 +151,8 @@ def launching_home(java: Java, archive: Path | None, folder: Path | None = None)
 
 @contextmanager
 def ending_unconnected() -> Iterator[None]:
-    """When PySpark is interrupted while it waits for its JVM, it removes the folder in which that would tell its port:
-    the JVM would find it gone, and stay for ever."""
+    """An interrupted start ends its JVM. When PySpark is interrupted while it waits for its JVM, it removes the folder
+    in which that would tell its port: the JVM would find it gone, and stay for ever."""
     try:
         yield
     except BaseException as failure:

@@ -25,7 +25,7 @@ class Rows:
 
 
 def lines(spark: Any, count: int, work: Callable[[int], str]) -> list[str]:
-    """Of `count` tasks."""
+    """The lines of `count` tasks."""
     rows, context = Rows(work), context_of(spark)
     if context is not None:  # half the time of planning a query, which a copy that follows does five times a second
         found: list[str] = context.parallelize(range(count), count).map(rows.row).collect()
@@ -53,7 +53,7 @@ def is_of_spark(error: Exception) -> bool:
 
 
 def words_of(text: str) -> str:
-    """Of what Spark says of a failure, which is pages long: what Python said last, or the first line."""
+    """The one line that says what failed, out of Spark's pages: what Python said last, or the first line."""
     found = [line.rstrip() for line in text.splitlines() if line.strip()]
     traces = [at for at, line in enumerate(found) if line.startswith("Traceback (most recent call last)")]
     for line in found[traces[-1] + 1 :] if traces else ():

@@ -45,7 +45,7 @@ class Report:
 
 
 class Listener(StreamingQueryListener):
-    """As PySpark has it; the way over Spark Connect, where reports arrive as JSON anyway."""
+    """A listener as PySpark has it; the way over Spark Connect, where reports arrive as JSON anyway."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -64,7 +64,8 @@ class Listener(StreamingQueryListener):
 
 
 class JvmListener(Listener):
-    """For a session with the JVM beside it: what Spark adds is the Java object that PySpark asks its listeners for."""
+    """A listener for a session with the JVM beside it: what Spark adds is the Java object that PySpark asks its
+    listeners for."""
 
     def __init__(self, report: Report) -> None:
         super().__init__(report)

@@ -50,7 +50,7 @@ def query_name(progress: Mapping[str, Any]) -> str:
 
 
 def batch_of(progress: Mapping[str, Any]) -> Batch:
-    """Of the progress that Spark reports for each micro-batch, as its JSON says it."""
+    """A batch from the progress that Spark reports for each, as its JSON says it."""
     number = int(progress["batchId"])
     durations = progress.get("durationMs") or {}
     took_ms = int(progress.get("batchDuration") or durations.get("triggerExecution") or 0)
@@ -112,8 +112,8 @@ def end_words(query: str, batches: int, rows: int, took_ms: int, error: str | No
 
 
 def reason(error: str) -> str:
-    """Of all that Spark says of an error, the line that says why: what a Python worker raised stands behind its frames,
-    and in front of it stands only that there was a worker."""
+    """The line of an error that says why: what a Python worker raised stands behind its frames, and in front of it
+    stands only that there was a worker."""
     _, traceback, rest = error.rpartition(_TRACEBACK)
     if traceback:
         raised = next((line for line in rest.splitlines() if line and not line[0].isspace()), "")
@@ -144,7 +144,7 @@ def bar(stages: Sequence[Stage], took_ms: int) -> str:
 
 
 def short_bar(stages: Sequence[Stage]) -> str:
-    """For a line that says much already: `[===>      ] 12/40`"""
+    """A bar for a line that says much already: `[===> ] 12/40`"""
     tasks, done = sum(stage.tasks for stage in stages), sum(stage.done for stage in stages)
     return f"[{_drawn(done, tasks, SHORT_BAR_CELLS)}] {done:,}/{tasks:,}"
 

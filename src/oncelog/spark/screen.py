@@ -1,4 +1,4 @@
-"""Where progress is shown: a line that is drawn over in a terminal, lines one after another in a log.
+"""The place where progress is shown: a line that is drawn over in a terminal, lines one after another in a log.
 
 Both are told the same things, by several threads: what runs, what a query has done, that it ended.
 """
@@ -173,7 +173,7 @@ class Lines:
                 self._tell(query, None)
 
     def _tell(self, query: _Query, now_ms: int | None) -> None:
-        """Without a time: whatever was not told yet."""
+        """Tell a query's state. Without a time: whatever was not told yet."""
         if query.untold is None or (now_ms is not None and now_ms - query.told_ms < LINE_EVERY_MS):
             return
         self._say(batch_words(query.untold))
@@ -183,7 +183,7 @@ class Lines:
 
 
 class Silent:
-    """Without progress, Spark itself reports queries that an error stopped."""
+    """Progress that is not shown: Spark itself reports queries that an error stopped."""
 
     ask_again_ms = 0
 
@@ -205,7 +205,8 @@ def screen_for(stream: TextIO) -> Screen:
 
 
 def say_in_the_log(line: str) -> None:
-    """By `logging`, where the program has set that up; else as a line on stderr, because nobody would see it there."""
+    """Say it by `logging`, where the program has set that up; else as a line on stderr, because nobody would see it
+    there."""
     if _log.hasHandlers():
         _log.info(line)
     else:

@@ -145,7 +145,8 @@ def _built(settings: Mapping[str, str]) -> Any:
 
 
 def _built_with(said: Mapping[str, str], ours: Mapping[str, str]) -> Any:
-    """With a Connect server in the JVM beside it, PySpark sets all settings twice, and complains of the second time."""
+    """Build the session. With a Connect server in the JVM beside it, PySpark sets all settings twice, and complains of
+    the second time."""
     with warnings.catch_warnings():
         for key in ours:
             warnings.filterwarnings("ignore", message=f"Failed to set {re.escape(key)} ")
@@ -220,7 +221,7 @@ def _python(known: Mapping[str, str]) -> str:
 
 
 def _variables(known: Mapping[str, str], spark_home: Path, python: str) -> dict[str, str]:
-    """For the JVM and what it starts, for as long as it takes to start it."""
+    """The variables for the JVM and what it starts, for as long as it takes to start it."""
     found = {
         "SPARK_HOME": str(spark_home),
         # A `jupyter` in there would be asked to plan reads; the JVM has no other use for it.
@@ -259,7 +260,8 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _stop(spark: Any, owner: int) -> None:
-    """At the end of the process: an orderly end lets queries' last reports arrive. A copy by fork() leaves it alone."""
+    """Stop the session at the end of the process: an orderly end lets queries' last reports arrive. A copy by fork()
+    leaves it alone."""
     if os.getpid() != owner or _running() is not spark:
         return
     from py4j.protocol import Py4JNetworkError

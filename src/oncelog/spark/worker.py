@@ -12,8 +12,8 @@ _modules_seen = 0
 
 
 def keep_imports() -> None:
-    """At the end of a task: what has been imported by now stays. Once for each import, not for each task, so that
-    garbage which a task leaves behind is still found."""
+    """Keep at the end of a task what has been imported by now. Once for each import, not for each task, so that garbage
+    which a task leaves behind is still found."""
     global _modules_seen
     if len(sys.modules) != _modules_seen:
         _modules_seen = len(sys.modules)

@@ -37,7 +37,7 @@ def spec_of(
     name: str | None = None,
     skips_lost: bool = False,
 ) -> Spec:
-    """With properties for each side, of which every client takes what is of its kind."""
+    """The plan with properties for each side, of which every client takes what is of its kind."""
     return Spec(
         source=Cluster(of_role(reading, CONSUMER) | {"isolation.level": "read_committed"}, {}),
         destination=Cluster(

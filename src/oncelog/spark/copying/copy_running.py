@@ -60,7 +60,7 @@ class Copying:
         return sum(each.end_offset - self.register.lanes[each.partition].offset for each in orders)
 
     def once(self) -> Summary:
-        """Up to the end of each partition as it is now."""
+        """Copy up to the end of each partition as it is now."""
         orders = self._plan.orders(self.job, self.register)
         if orders:
             self._session()
@@ -70,7 +70,7 @@ class Copying:
         return self.summary
 
     def follow(self, stop: Event, say: Callable[[str], None]) -> Summary:
-        """Until it is told to stop. What may pass is waited for; what was refused ends it."""
+        """Copy until it is told to stop. What may pass is waited for; what was refused ends it."""
         began_s = monotonic_s()
         try:
             while not stop.is_set():

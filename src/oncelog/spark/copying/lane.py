@@ -106,12 +106,12 @@ class Lane:
         return replace(self, mapping=Mapping())
 
     def opened(self) -> "Lane":
-        """Of a source that is not compacted: its slots follow the source's offsets until a hole is met."""
+        """The lane of a source that is not compacted: its slots follow the source's offsets until a hole is met."""
         return replace(self, mapping=Mapping((Stretch(self.done, self.offset),)))
 
     def completed(self, other: "Lane") -> "Lane":
-        """With the map of another record that is less far, and knows of a hole behind this one. Of two attempts the one
-        whose acknowledgements are counted further need not be the one that has sent more."""
+        """The lane with the map of another record that is less far, and knows of a hole behind this one. Of two
+        attempts the one whose acknowledgements are counted further need not be the one that has sent more."""
         theirs, mine = other.mapping.since(self.done).stretches, self.mapping.stretches
         if not theirs or theirs[0].slot != self.done or theirs[0].offset < self.offset:
             return self

@@ -128,8 +128,8 @@ class _Resuming:
         return (await end_offsets(self._client.brokers, [self._place]))[self._place]
 
     async def _asked(self) -> tuple[Resuming, int]:
-        """As far as the brokers can tell, and where the log ended before: what the producer fills after it was asked
-        about lies above that."""
+        """Ask as far as the brokers can tell, and where the log ended before: what the producer fills after it was
+        asked about lies above that."""
         lane, brokers, place = self._lane, self._client.brokers, self._place
         saved = opened(lane.identity, self._due, lane.end_offset)
         end = await self._end_offset()

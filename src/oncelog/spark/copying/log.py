@@ -32,7 +32,7 @@ def check_name(name: str) -> None:
 
 
 def usual_name(source: str, destination: str) -> str:
-    """Of the two topics; two long names are told apart by what their letters come to."""
+    """The usual name of a copy between the two topics; two long names are told apart by what their letters come to."""
     name = f"{source}-{destination}"
     if len(name) <= most_letters(PREFIX):
         return name

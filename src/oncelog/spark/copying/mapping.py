@@ -53,7 +53,7 @@ class Mapping:
         raise NotMapped(slot)
 
     def offsets(self, first_slot: int, count: int) -> Int64s:
-        """Of `count` slots, one after another."""
+        """The offsets of `count` slots, one after another."""
         found: list[Int64s] = []
         slot, end = first_slot, first_slot + count
         for each in self.stretches:
@@ -109,7 +109,7 @@ class Mapping:
         return True
 
     def since(self, slot: int) -> "Mapping":
-        """Without what lies before a slot."""
+        """The mapping without what lies before a slot."""
         kept = []
         for each in self.stretches:
             if each.slot >= slot:

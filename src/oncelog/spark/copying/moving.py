@@ -200,7 +200,7 @@ class Mover:
     # --- which records fill which slots
 
     def _write_down(self, passing: Passing) -> None:
-        """Before they are sent, unless it was written before."""
+        """Write offsets down before they are sent, unless they were written before."""
         mapping = self._lane.mapping
         if mapping.says(self._slot, passing.runs):
             return

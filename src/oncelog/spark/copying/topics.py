@@ -65,12 +65,12 @@ class Configs(NamedTuple):
 
     @property
     def is_compacted(self) -> bool:
-        """Also where nobody says: to take it for compacted is right in any case."""
+        """Whether the topic is compacted; True where nobody says: to take it for compacted is right in any case."""
         policy = self.value("cleanup.policy")
         return policy is None or "compact" in policy
 
     def kept(self) -> dict[str, str]:
-        """Those that were set for the topic itself."""
+        """The configurations that were set for the topic itself."""
         own = {name: self.entries[name] for name in KEPT_CONFIGS if name in self.entries}
         return {
             name: entry.value
@@ -134,7 +134,7 @@ class Topics:
         return self._offsets(topic, partitions, time_ms)
 
     def stable_ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-        """Up to where no transaction is open."""
+        """The offsets up to which no transaction is open."""
         return self._offsets(topic, partitions, LATEST, read_committed=True)
 
     def _offsets(
@@ -149,7 +149,7 @@ class Topics:
         return {place.partition: offset for place, offset in self._asked(ask).items()}
 
     def partition_count(self, topic: str) -> int:
-        """As it is now."""
+        """The count of partitions as it is now."""
         metadata: Metadata = self._asked(lambda brokers: brokers.refresh([topic]))
         found = metadata.topics.get(topic)
         return 0 if found is None else len(found.partitions)

@@ -230,7 +230,7 @@ class SparkEngine(WatchingEngine):
         return Job(work, tenant, group)
 
     def _run(self, tenant: Tenant, group: str, described: str) -> Outcome:
-        """In a thread of its own: until the task has ended."""
+        """Run the task in a thread of its own, until it has ended."""
         try:
             context = context_of(self._spark)
             if context is not None:

@@ -140,7 +140,7 @@ def _sum_of(name: str) -> Any:
 
 
 def _outlive(query: Any, watch: Run) -> None:
-    """In a thread. The exception of a query that failed is for those who wait for it; its run goes on another time."""
+    """Outlive the query, in a thread. Its exception is for callers that wait for it; the run goes on another time."""
     try:
         query.awaitTermination()
     except Exception as failure:

@@ -75,7 +75,8 @@ class Tenant:
         return Outcome(engine.is_complete, engine.stopped, str(failed or "")), last["stages"]
 
     def _leaves_s(self) -> float:
-        """On a full cluster tasks wait. One that left as soon as it came would do nothing, nor would the next ones."""
+        """The time at which it leaves. On a full cluster tasks wait: one that left as soon as it came would do nothing,
+        nor would the next ones."""
         now_s = wall_s()
         return self.until_s if self.until_s - now_s >= self.tenure_s / 2 else now_s + self.tenure_s
 
@@ -85,7 +86,7 @@ def _left_s(until_s: float) -> float:
 
 
 def _tries() -> int:
-    """Of one task Spark may have several, of which the newest is to go on."""
+    """The number of this try. Of one task Spark may have several, of which the newest is to go on."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

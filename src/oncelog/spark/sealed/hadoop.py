@@ -88,7 +88,7 @@ class HadoopStorage:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, name)
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Of the files of a folder; none where it is not there."""
+        """The sizes of a folder's files; none where it is not there."""
         try:
             listed = self._files.listStatus(self.path(folder))
         except Py4JJavaError as error:

@@ -101,7 +101,7 @@ def folder_name(batch: int, unique: str) -> str:
 
 
 def is_foreign(name: str) -> bool:
-    """Not of a sealed sink: a path with such things in it is not taken over."""
+    """Whether this is a file of no sealed sink: a path with such files in it is not taken over."""
     return name != OWNER and not any(kind.fullmatch(name) for kind in (_MANIFEST, _FOLDER, _UNFINISHED))
 
 

@@ -78,7 +78,7 @@ class ParquetFiles:
 
 @contextmanager
 def _conf_of(session: Any) -> Iterator[None]:
-    """Of the session that this query has to itself, and its thread, which waits here."""
+    """The conf of the session that this query has to itself, and its thread, which waits here."""
     before = {name: session.conf.get(name, None) for name in (*_WHOLE, _DIVIDES)}
     for name, value in _WHOLE.items():
         session.conf.set(name, value)

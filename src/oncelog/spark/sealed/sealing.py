@@ -98,5 +98,5 @@ def _narrowed(frame: Any, columns: tuple[str, ...]) -> Any:
 
 
 def _text(value: Any) -> str:
-    """As Spark writes options: True is true."""
+    """The value as Spark writes options: True is true."""
     return str(value).lower() if isinstance(value, bool) else str(value)

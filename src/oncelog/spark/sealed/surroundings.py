@@ -49,8 +49,8 @@ def run_of(frame: Any) -> str | None:
 
 
 def planned_by(frame: Any, query: str, batch: int) -> str:
-    """When Spark planned the batch, in ms: it writes that down before it runs it, and finds it there when it runs it
-    again. Nothing where nobody says."""
+    """The time at which Spark planned the batch, in ms: it writes that down before it runs it, and finds it there when
+    it runs it again. Empty where nobody says."""
     if is_connect(frame) or not _ID.fullmatch(query):
         return ""
     session = frame.sparkSession  # a copy of the query's, which shares its queries

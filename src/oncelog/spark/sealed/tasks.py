@@ -174,5 +174,5 @@ class RowSender(_Sender):
 
 
 def partition_of(name: str) -> int:
-    """Of a file that Spark wrote: part-00007-..."""
+    """The partition of a file that Spark wrote: part-00007-..."""
     return int(name.split("-")[1])

@@ -60,7 +60,7 @@ class Claims:
         self._place = place
 
     async def sink(self, name: str, *, in_transactions: bool) -> None:
-        """Afterwards the sink is somebody's; whether ours, the register says."""
+        """Claim the sink. Afterwards it is somebody's; whether ours, the register says."""
         claim = SinkClaim(name, self._place.query, self._place.batch, secrets.token_hex(8), in_transactions)
         await announce(self._topic, self._register, SINK, claim)
 

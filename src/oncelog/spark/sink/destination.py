@@ -97,8 +97,8 @@ class Destination:
         return await end_offsets(self._brokers, places)
 
     async def ends_of(self, lane: SavedProducer) -> dict[Place, int]:
-        """Those of all partitions that the lane writes to. Raises TopicGone where a topic is not the one that it was,
-        unless its brokers refuse by themselves what is sent to another one of its name, and CannotResume where
+        """The ends of all partitions that the lane writes to. Raises TopicGone where a topic is not the one that it
+        was, unless its brokers refuse by themselves what is sent to another one of its name, and CannotResume where
         acknowledged rows of the lane are missing."""
         places = places_of(lane)
         asked: list[Awaitable[Any]] = [end_offsets(self._brokers, places, patience=LAGGING)]
@@ -118,7 +118,7 @@ class Destination:
         return ends
 
     async def kept_ms(self, topic: str) -> int | None:
-        """For how long the topic keeps records, by their timestamps; None: for ever, or it cannot be told."""
+        """How long the topic keeps records, by their timestamps; None: for ever, or it cannot be told."""
         if topic not in self._kept_ms:
             resource = ConfigResource(ResourceType.TOPIC, topic)
             try:
@@ -133,7 +133,7 @@ class Destination:
     async def first_difference(
         self, before: SavedProducer, after: SavedProducer, kept: "Kept", topic: str | None
     ) -> str | None:
-        """Between what a lane has written of a batch and its rows now."""
+        """The first difference between what a lane has written of a batch and its rows now."""
         from oncelog.spark.sink.replay_comparing import first_difference  # the compiled loops, which drivers do without
 
         await self._brokers.refresh(after.topics)

@@ -185,7 +185,8 @@ def _read_claim(fields: Json) -> LaneClaim:
 
 
 def _read_producer(fields: Json) -> Json:
-    """As far as is needed to know what counts; who goes on as this lane reads all of it."""
+    """The producer, checked as far as is needed to know what counts; a task that goes on as this lane reads all of
+    it."""
     producer = dict(fields["producer"])
     for topic in producer["topics"].values():
         int(topic["count"]), [int(at) for at in topic.get("at", ())]

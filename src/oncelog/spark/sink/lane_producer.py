@@ -63,7 +63,7 @@ class LaneProducer:
         return saved.to_value()
 
     def close(self) -> None:
-        """At once: what is not acknowledged by now is another attempt's."""
+        """Close at once: what is not acknowledged by now is another attempt's."""
         try:
             self._producer.purge()
         except KafkaException:

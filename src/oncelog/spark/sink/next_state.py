@@ -48,7 +48,7 @@ def _lanes(register: SinkRegister, messages: list[LaneMessage]) -> dict[int, Lan
 async def _grown(
     topic: StateTopic, destination: Destination, lanes: dict[int, LaneState]
 ) -> tuple[dict[int, LaneState], dict[str, int]]:
-    """With partitions that were added to topics meanwhile: the next batch writes to them as well."""
+    """The lanes with partitions that were added to topics meanwhile: the next batch writes to them as well."""
     values = {number: SavedProducer.from_json(lane.producer) for number, lane in lanes.items()}
     counts = await topic.patiently(lambda: destination.counts(together(list(values.values())))) if values else {}
     new = {

@@ -28,7 +28,7 @@ def check_name(option: str, name: str) -> None:
 
 
 def lane_properties(options: SinkOptions) -> dict[str, str]:
-    """Of the producer of a lane; refuses what would not be exactly once."""
+    """The properties of a lane's producer; refuses what would not be exactly once."""
     given = {ALIASES.get(name, name): value for name, value in options.client.items()}
     for name, allowed in _ONCE.items():
         value = given.get(name)
@@ -38,6 +38,6 @@ def lane_properties(options: SinkOptions) -> dict[str, str]:
 
 
 def transaction_timeout_ms(options: SinkOptions) -> int:
-    """After so long brokers abort what was not committed."""
+    """The time after which brokers abort what was not committed."""
     written = options.client.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
     return int(written)

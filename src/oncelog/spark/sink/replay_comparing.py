@@ -56,8 +56,8 @@ class Replayed(NamedTuple):
 async def first_difference(
     brokers: Brokers, before: SavedProducer, after: SavedProducer, kept: Kept, topic: str | None
 ) -> str | None:
-    """In words; None where the rows that were kept are the same, or the log can no longer tell. `before` and `after`
-    are the lane as it stood before the batch and behind it."""
+    """The first difference in words; None where the rows that were kept are the same, or the log can no longer tell.
+    `before` and `after` are the lane as it stood before the batch and behind it."""
     replayed = replayed_rows(before, kept.batches, topic)
     found: list[tuple[int, str]] = []
     try:
@@ -104,7 +104,7 @@ def _difference(
 def replayed_rows(
     lane: SavedProducer, batches: Iterable[pa.RecordBatch], topic: str | None
 ) -> dict[Place, list[Replayed]]:
-    """Where a lane that stands there puts these rows."""
+    """The places to which a lane that stands there puts these rows."""
     placing = partitioner(lane.partitioner)
     counters = {name: KeylessCounter(each.keyless_counter, lane.keyless_run) for name, each in lane.topics.items()}
     found: dict[Place, list[Replayed]] = defaultdict(list)
@@ -122,7 +122,7 @@ def replayed_rows(
 
 
 def places_of(rows: pa.RecordBatch, placing: Partitioner, counter: KeylessCounter, count: int) -> Any:
-    """As the bulk producer of a pinned topic places them."""
+    """The partitions that the bulk producer of a pinned topic chooses for these rows."""
     columns = _columns(rows)
     chosen: Any = np.full(rows.num_rows, KEYLESS, np.int64)
     if "key" in columns:

@@ -28,13 +28,13 @@ def columns_of(batch: pa.RecordBatch, topic: str | None) -> tuple[str, ...]:
 
 
 def chosen(batch: pa.RecordBatch, columns: tuple[str, ...]) -> pa.RecordBatch:
-    """Only the columns that are written, by their names in lower case."""
+    """The columns that are written, by their names in lower case."""
     places = {name.lower(): at for at, name in enumerate(batch.schema.names)}
     return pa.RecordBatch.from_arrays([batch.column(places[name]) for name in columns], list(columns))
 
 
 def portions(batch: pa.RecordBatch, topic: str | None, first_row: int) -> Iterator[Portion]:
-    """For each topic its rows, in their order. `batch` is what `chosen` made. ValueError names a row that has no
+    """The rows of each topic, in their order. `batch` is what `chosen` made. ValueError names a row that has no
     place."""
     _check_partitions(batch, first_row)
     numbers = range(first_row, first_row + batch.num_rows)
@@ -67,7 +67,7 @@ def named_partitions(rows: pa.RecordBatch) -> tuple[int, bool]:
 
 
 def oldest_ms(rows: pa.RecordBatch) -> int | None:
-    """Of the timestamps that these rows bring, the first."""
+    """The first of the timestamps that these rows bring."""
     if "timestamp" not in rows.schema.names:
         return None
     oldest = pc.min(rows.column("timestamp"))

@@ -36,7 +36,7 @@ def check_ends(lane: SavedProducer, ends: Mapping[Place, int]) -> None:
 
 
 def moved(lane: SavedProducer, ends: Mapping[Place, int]) -> SavedProducer:
-    """With offsets that are known to have nothing below them that is still to be found."""
+    """The lane with offsets that are known to have nothing below them that is still to be found."""
     topics = {}
     for name, topic in lane.topics.items():
         partitions = {
@@ -48,7 +48,7 @@ def moved(lane: SavedProducer, ends: Mapping[Place, int]) -> SavedProducer:
 
 
 def grown(lane: SavedProducer, counts: Mapping[str, int], ends: Mapping[Place, int]) -> SavedProducer:
-    """With the partitions that were added to its topics since."""
+    """The lane with the partitions that were added to its topics since."""
     identity = identity_of(lane)
     topics = {}
     for name, topic in lane.topics.items():
@@ -69,6 +69,6 @@ def together(lane: Sequence[SavedProducer]) -> SavedProducer:
 
 
 def only_added(lane: SavedProducer, topic: str, count: int, ends: Mapping[Place, int]) -> SavedProducer:
-    """Of a topic that has `count` partitions now, those that the lane does not have yet."""
+    """The lane with only those partitions of a topic, which has `count` now, that it does not have yet."""
     partitions = untouched(identity_of(lane), ends)
     return replace(lane, topics={topic: replace(lane.topics[topic], partition_count=count, partitions=partitions)})

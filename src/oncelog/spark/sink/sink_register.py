@@ -78,7 +78,8 @@ class SinkRegister(Register):
         return [_moved(each, self.closed.get((MARK, lane))) for each in found]
 
     def further_topics(self, lane: int) -> list[LaneClaim]:
-        """In the order in which they were claimed: partitions behind the topic that they belong to."""
+        """The claims of further topics, in the order in which they were made: partitions behind the topic that they
+        belong to."""
         return _topics(self.open, lane)
 
     def topic_claim(self, lane: int, topic: str, first: int) -> LaneClaim | None:

@@ -62,14 +62,15 @@ class Planner:
         self._client.thread.run(asyncio.sleep(pause_s))
 
     def commit(self, at: Mapping[AnyPlace, int]) -> None:
-        """To the group, if one is named; not waited for."""
+        """Commit to the group, if one is named; this is not waited for."""
         if self._commits is not None:
             self._commits.begin(at)
 
     # --- partitions
 
     def partitions(self, *, or_fewer: bool = False) -> set[AnyPlace]:
-        """Those that are to be read. One that was named and is not there is an error, or left out (`or_fewer`)."""
+        """The partitions that are to be read. One that was named and is not there is an error, or left out
+        (`or_fewer`)."""
         try:
             with in_words():
                 return self._client.ask(lambda: self._partitions(or_fewer=or_fewer), self._lagging)
@@ -107,7 +108,8 @@ class Planner:
         return {(name, index) for name in names - unknown for index in topics[name].partitions}
 
     def topic_ids(self, partitions: Iterable[AnyPlace]) -> dict[str, str]:
-        """As the cluster said when it was last asked for partitions; brokers before Kafka 2.8 have none."""
+        """The topics' ids, as the cluster said when it was last asked for partitions; brokers before Kafka 2.8 have
+        none."""
         topics = self._client.brokers.metadata.topics
         ids = {name: topics[name].topic_id for name, _ in partitions if name in topics}
         return {name: str(topic_id) for name, topic_id in ids.items() if topic_id is not None}
@@ -115,8 +117,8 @@ class Planner:
     # --- offsets
 
     def ends(self, *, or_fewer: bool) -> Ends:
-        """Of all that are to be read. A topic may be deleted between the two questions, so where its leader does not
-        know it either, both are asked again."""
+        """The ends of all that are to be read. A topic may be deleted between the two questions, so where its leader
+        does not know it either, both are asked again."""
         until_s = monotonic_s() + self._patience.total_s
         while True:
             partitions = self.partitions(or_fewer=or_fewer)

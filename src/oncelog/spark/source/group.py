@@ -23,7 +23,7 @@ _log: Final = logging.getLogger("oncelog.spark")
 
 
 class Commits:
-    """Of one query. Each is of the whole position; one that is the same as the last is left out."""
+    """The commits of one query. Each is of the whole position; one that is the same as the last is left out."""
 
     def __init__(self, client: Warm, group_id: str) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""In the task: one range of a partition as Arrow data."""
+"""One range of a partition as Arrow data, read in a task."""
 
 from collections.abc import Iterator
 from typing import Any, Final

@@ -84,7 +84,8 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         return report
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Of the two offsets alone: a batch that is run again is the same batch, whatever has changed since."""
+        """The partitions of a batch, by the two offsets alone: a batch that is run again is the same batch, whatever
+        has changed since."""
         planned = positions.ranges(positions.from_json(start), positions.from_json(end))
         return [range_task.RangePartition(each) for each in planned]
 
@@ -126,7 +127,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         return ends
 
     def _starts(self, before: Positions, ends: Ends) -> Offsets:
-        """Where partitions begin that were not there before, or whose log is another one now."""
+        """The beginnings of partitions that were not there before, or whose log is another one now."""
         until = ends.at
         if gone := before.at.keys() - until.keys():
             self._lost(f"{_named(gone)} are gone")
@@ -165,7 +166,7 @@ def _shrunk(before: Positions, until: Offsets) -> set[AnyPlace]:
 
 
 def _remade(before: Positions, ends: Ends) -> set[AnyPlace]:
-    """Those whose topic has another id now, and whose offsets would not show it."""
+    """The partitions whose topic has another id now, and whose offsets would not show it."""
     other = {topic for topic, its_id in before.topic_ids.items() if ends.topic_ids.get(topic, its_id) != its_id}
     return {each for each in before.at.keys() & ends.at.keys() if each[0] in other} - _shrunk(before, ends.at)
 
