@@ -1,4 +1,4 @@
-"""Where this user keeps what can be made anew: compiled loops, an archive of Spark's classes."""
+"""The folder in which this user keeps what can be made anew: compiled loops, an archive of Spark's classes."""
 
 import os
 from pathlib import Path

@@ -50,7 +50,7 @@ class ManualClock:
         return self._now
 
     def set_wall(self, wall_ms: int) -> Now:
-        """As a person or a time server sets it."""
+        """Set the wall clock, as a person or a time server does."""
         self._now = Now(wall_ms, self._now.monotonic_ms)
         return self._now
 

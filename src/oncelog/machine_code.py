@@ -55,7 +55,7 @@ class NoMachineCode(RuntimeError):
 
 
 def path() -> Path:
-    """Where it is once it was made."""
+    """The path of the file, once it was made."""
     return cache_folder(os.environ.get("NUMBA_CACHE_DIR")) / _MADE.replace("*", _key())
 
 
@@ -291,7 +291,7 @@ def _reads_arrays(library: Any) -> bool:
 
 
 def make() -> Path:
-    """In the place of what is there by this name."""
+    """Make it, in the place of what is there by this name."""
     try:
         return _made()
     except (ImportError, OSError, ValueError, AttributeError, subprocess.SubprocessError) as error:

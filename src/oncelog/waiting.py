@@ -16,7 +16,7 @@ LOOKS_UP_EVERY_S: Final = 0.1
 
 
 def until_set(event: Event, timeout_s: float | None = None) -> bool:
-    """As the event's own `wait`."""
+    """Wait as the event's own `wait` does."""
     if timeout_s is None:
         while not event.wait(LOOKS_UP_EVERY_S):
             pass
@@ -30,7 +30,7 @@ def until_set(event: Event, timeout_s: float | None = None) -> bool:
 
 
 def result_of(future: "Future[T]", timeout_s: float | None = None) -> T:
-    """As the future's own `result`."""
+    """Wait as the future's own `result` does."""
     if not future.done():
         done = Event()
         future.add_done_callback(lambda _: done.set())
@@ -40,6 +40,6 @@ def result_of(future: "Future[T]", timeout_s: float | None = None) -> T:
 
 
 def until_ended(thread: Thread) -> None:
-    """As the thread's own `join`."""
+    """Wait as the thread's own `join` does."""
     while thread.is_alive():
         thread.join(LOOKS_UP_EVERY_S)

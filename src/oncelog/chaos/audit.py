@@ -43,7 +43,7 @@ class Run:
 
 @dataclass(slots=True)
 class Tally:
-    """Of one partition, or of all."""
+    """The counts of one partition, or of all."""
 
     received: int = 0
     unique: int = 0
@@ -80,7 +80,7 @@ class Result:
 
 @dataclass(slots=True)
 class _Place:
-    """Where the reading of a partition stands."""
+    """The place that the reading of a partition has come to."""
 
     tally: Tally = field(default_factory=Tally)
     rows: int = 0
@@ -92,7 +92,7 @@ class Audit:
     """`confirm` and `take` in any order; within a partition in that of the log."""
 
     def __init__(self, sent: int) -> None:
-        """At most `sent`, numbered from 0."""
+        """Make room for `sent` messages, numbered from 0."""
         if not 0 <= sent <= MOST_MESSAGES:
             raise ValueError(f"an audit is of 0 to {MOST_MESSAGES:,} messages, not of {sent:,}")
         self._sent = sent
@@ -188,7 +188,7 @@ class Audit:
         place.open_run = None
 
     def result(self, *, sent: int | None = None) -> Result:
-        """Of what was taken so far. `sent`, where fewer were than there is room for."""
+        """The result of what was taken so far. `sent`, where fewer were than there is room for."""
         for place in self._places.values():
             self._close_run(place)
         everything = Tally()

@@ -91,7 +91,7 @@ class Brokers:
         return self._work is not None
 
     def hurt(self, event: Event, topic: str) -> str:
-        """To whom this is done, which follows from the seed, and from who leads by now."""
+        """Hurt a broker; which one follows from the seed, and from who leads by now."""
         chance = random.Random(f"oncelog chaos {self._seed} {event.at}")
         led = [each for each in self._parent.topics()[topic] if each.leader != NOBODY]
         state = chance.choice(led)
@@ -212,7 +212,7 @@ def is_whole(state: Leadership) -> bool:
 
 
 def newest_logs(folder: Path, topic: str) -> list[Path]:
-    """Of each partition the file that is written to."""
+    """The files that are written to, one of each partition."""
     found = [sorted(each.glob("*.log")) for each in folder.glob(f"{topic}-*") if each.name[len(topic) + 1 :].isdigit()]
     return [logs[-1] for logs in found if logs]
 

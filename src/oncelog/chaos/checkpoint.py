@@ -47,7 +47,7 @@ def messages_before(checkpoint: Path, batch: int, topic: str) -> int:
 
 
 def _newest(folder: Path) -> int:
-    """Beside the files lie their checksums, and what is being written."""
+    """The number of the newest file. Beside the files lie their checksums, and what is being written."""
     if not folder.is_dir():
         return NONE
     return max((int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()), default=NONE)

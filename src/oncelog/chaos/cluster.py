@@ -36,7 +36,7 @@ class SparkCluster:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Of a session on it."""
+        """The settings of a session on it."""
         return {
             "spark.master": self.url,
             "spark.ui.enabled": "false",
@@ -68,7 +68,7 @@ class SparkCluster:
 
     @property
     def leader(self) -> int:
-        """Of the session in which executors and their workers are."""
+        """The leader of the session in which executors and their workers are."""
         return self._worker.pid
 
     def executors(self) -> list[int]:

@@ -188,7 +188,7 @@ class Experiment:
 
     @property
     def topics(self) -> list[str]:
-        """Those that were made."""
+        """The topics that were made."""
         return self._made + (self._pipeline.topics if self._pipeline is not None else [])
 
     def _tidy(self) -> list[str]:

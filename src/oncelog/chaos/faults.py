@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 
 class Sides(StrEnum):
-    """Who is told that a connection is cut."""
+    """The sides that are told that a connection is cut."""
 
     BOTH = "both"
     CLIENT = "client"  # the server goes on as if the client were silent

@@ -1,4 +1,4 @@
-"""To which fault it is put down that a partition had no confirmation for a while. Pure."""
+"""The fault to which it is put down that a partition had no confirmation for a while. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Sequence

@@ -57,13 +57,14 @@ class Guard:
     def popen(
         self, command: Sequence[str], variables: Mapping[str, str] | None = None, **how: Any
     ) -> subprocess.Popen[bytes]:
-        """In a session of its own, so that Ctrl-C in the terminal is for the experiment alone to act on."""
+        """Start a process in a session of its own, so that Ctrl-C in the terminal is for the experiment alone to act
+        on."""
         environment = {**os.environ, **self.variables, **(variables or {})}
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True, **how)
 
     @property
     def variables(self) -> dict[str, str]:
-        """Of every process of the experiment."""
+        """The variables of every process of the experiment."""
         if self._folder is None:
             return {VARIABLE: self.mark}
         folder = self._folder / "tmp"

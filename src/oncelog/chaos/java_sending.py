@@ -76,7 +76,7 @@ def properties(order: Order) -> str:
 
 
 def escaped(value: object) -> str:
-    """As Java reads a value from a file of properties, which is ASCII."""
+    """The value as Java reads it from a file of properties, which is ASCII."""
     return _NOT_PLAIN.sub(lambda found: "".join(rf"\u{unit}" for unit in _units(found[0])), str(value))
 
 

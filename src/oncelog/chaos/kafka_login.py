@@ -34,7 +34,7 @@ class NotForJava(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Kafka:
-    """Where the log is, and how one gets in."""
+    """The address of the log, and how one gets in."""
 
     servers: str
     login: Properties = field(default_factory=dict, repr=False)
@@ -50,7 +50,7 @@ def is_of_login(name: str) -> bool:
 
 
 def behind_proxy(login: Properties) -> dict[str, str]:
-    """For clients of the proxy, which itself speaks TLS to the brokers."""
+    """The login for clients of the proxy, which itself speaks TLS to the brokers."""
     if not login:
         return {}
     found = {name: value for name, value in login.items() if not name.startswith(_OF_TLS)}
@@ -59,7 +59,8 @@ def behind_proxy(login: Properties) -> dict[str, str]:
 
 
 def for_java(login: Properties) -> dict[str, str]:
-    """By the names of Kafka's Java client, which gets the text of files. Passwords and keys are among the values."""
+    """The login by the names of Kafka's Java client, which gets the text of files. Passwords and keys are among the
+    values."""
     if not login:
         return {}
     protocol = login.get("security.protocol", "plaintext").upper()

@@ -97,7 +97,7 @@ class Life:
         return found
 
     def await_words(self, pattern: str, seconds: float = START_S) -> str:
-        """Until it has said this; the pattern's first group."""
+        """Wait until it has said this; returns the pattern's first group."""
         return self.await_ready(lambda: re.search(pattern, self.log_text()), seconds)[1]
 
     def has_ended_within(self, seconds: float) -> bool:
@@ -114,7 +114,7 @@ class Life:
             self.process.wait()
 
     def stop(self, seconds: float = STOP_S) -> None:
-        """In an orderly way; one that does not listen is killed."""
+        """Stop it in an orderly way; a process that does not listen is killed."""
         if self.is_running:
             self.process.send_signal(signal.SIGTERM)
             if not self.has_ended_within(seconds):

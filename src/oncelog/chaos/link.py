@@ -55,7 +55,7 @@ class Link:
         return sum(1 for key, _ in self._asked.values() if key == PRODUCE)
 
     async def run(self) -> None:
-        """Until either side ends, or a fault ends both."""
+        """Run until either side ends, or a fault ends both."""
         pumps = {Direction.UP: self._pump_up(), Direction.DOWN: self._pump_down()}
         tasks = {direction: asyncio.ensure_future(pump) for direction, pump in pumps.items()}
         ended = asyncio.ensure_future(self._ended.wait())

@@ -56,6 +56,6 @@ class Orphan:
 
 
 def busiest(pids: Sequence[int], before: dict[int, int]) -> list[int]:
-    """Those that have worked since, the one that did most first."""
+    """The processes that have worked since, the one that did most first."""
     worked = {pid: ticks_of(pid) - before.get(pid, 0) for pid in pids}
     return sorted((pid for pid in pids if worked[pid] > 0), key=lambda pid: -worked[pid])

@@ -21,7 +21,7 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """On Spark."""
+    """What a pipeline on Spark came to."""
 
     sink: str = DIRECT
     is_cluster: bool = False  # executors of their own, where otherwise all tasks run beside the driver

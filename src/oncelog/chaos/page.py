@@ -182,7 +182,7 @@ def _over_time(outcome: Outcome) -> str:
 
 
 def _doubles(outcome: Outcome) -> str:
-    """Where in the sequence of messages they fell."""
+    """The places in the sequence of messages at which duplicates fell."""
     runs = outcome.result.runs
     if not runs:
         return ""

@@ -162,7 +162,7 @@ class PipelineWatch:
         return to_its_end - before
 
     def is_through(self) -> bool:
-        """Of all messages that are there, the batch with the last one is over."""
+        """Whether the batch with the last of all messages that are there is over."""
         known = batches(self._checkpoint)
         if known.under_way != NONE:
             return False

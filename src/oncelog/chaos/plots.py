@@ -119,7 +119,8 @@ def rates(points: Sequence[Point]) -> list[Point]:
 
 
 def thinned(points: Sequence[Point], *, last: bool = False) -> list[Point]:
-    """At most about MOST_POINTS: of each group the last, or else the largest, which is what a reader looks for."""
+    """At most about MOST_POINTS of the points: of each group the last, or else the largest, which is what a reader
+    looks for."""
     size = math.ceil(len(points) / MOST_POINTS)
     groups: Iterable[Sequence[Point]] = (points[at : at + size] for at in range(0, len(points), max(1, size)))
     return [group[-1] if last else max(group, key=lambda point: point[1]) for group in groups]
@@ -147,7 +148,7 @@ def _round_step(value: float) -> float:
 
 
 def short(value: float) -> str:
-    """As an axis says it."""
+    """A number as an axis says it."""
     if value >= 1_000_000:
         return f"{value / 1_000_000:g} M"
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:g}"

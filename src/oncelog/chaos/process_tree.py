@@ -1,4 +1,4 @@
-"""Who is whose child among the processes of an experiment: as /proc tells it, which is where Linux keeps that."""
+"""The parents and children among the processes of an experiment: as /proc tells it, which is where Linux keeps that."""
 
 import os
 import subprocess
@@ -57,7 +57,7 @@ def ticks_of(pid: int, *, with_children: bool = False) -> int:
 
 
 def _stat(pid: int) -> Sequence[bytes]:
-    """Behind the name, in which anything may stand."""
+    """The fields behind the name, in which anything may stand."""
     try:
         return (PROCESSES / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

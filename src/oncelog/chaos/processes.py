@@ -74,7 +74,7 @@ class ProducerLives(Life):
         return self.process.stdout.fileno()
 
     def wait(self, seconds: float) -> None:
-        """Until it has something to tell, or has ended."""
+        """Wait until it has something to tell, or has ended."""
         with selectors.DefaultSelector() as ready:
             ready.register(self, selectors.EVENT_READ)
             ready.select(seconds)

@@ -40,15 +40,15 @@ class Relay:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def reach_broker(self, broker: int, port: int) -> str:
-        """Where others reach it."""
+        """The address at which others reach this broker."""
         return self._thread.run(self._listen_for_broker(broker, port))
 
     def reach_tree(self, broker: int, path: str) -> str:
-        """Where it reaches the tree."""
+        """The path at which this broker reaches the tree."""
         return self._thread.run(self._listen_for_tree(broker, path))
 
     def cut(self, broker: int, *, are_clients_cut: bool) -> None:
-        """Between this broker and the others, and the tree."""
+        """Cut the connections between this broker and the others, and the tree."""
 
         def is_cut(source: int, target: int) -> bool:
             return broker in (source, target) and (are_clients_cut or source != CLIENT)
@@ -119,7 +119,7 @@ class Relay:
     async def _pump(
         self, source: int, target: int, data: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Also the end of a connection is not told while it is cut."""
+        """Pump bytes. While a connection is cut, its end is not told either."""
         try:
             while True:
                 while self._cut(source, target):
@@ -144,7 +144,7 @@ class Relay:
 
 
 async def _first_of(reader: asyncio.StreamReader) -> bytes:
-    """As much as says who asks."""
+    """The first bytes: as much as says who asks."""
     data = b""
     while len(data) < NAME_AT or len(data) < NAME_AT + int.from_bytes(data[NAME_AT - 2 : NAME_AT], "big", signed=True):
         more = await reader.read(PIECE_BYTES)

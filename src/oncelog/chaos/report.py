@@ -87,7 +87,7 @@ def counts(outcome: Outcome) -> dict[str, int]:
 
 
 def written_counts(outcome: Outcome) -> dict[str, int]:
-    """Of what the pipeline wrote; nothing where there is none."""
+    """The counts of what the pipeline wrote; nothing where there is none."""
     written = outcome.written
     if written is None:
         return {}
@@ -105,7 +105,7 @@ def written_counts(outcome: Outcome) -> dict[str, int]:
 
 
 def replica_counts(outcome: Outcome) -> dict[str, int]:
-    """Of a cluster; nothing where there is none."""
+    """The counts of a cluster; nothing where there is none."""
     found = outcome.replicas
     return {} if found is None else {"compared": found.records, "damaged": len(found.damage)}
 
@@ -117,7 +117,7 @@ def pipeline_in_words(pipeline: Pipeline) -> str:
 
 
 def lines(outcome: Outcome) -> list[str]:
-    """For a terminal."""
+    """The report as lines for a terminal."""
     found = ["messages", *_table(counts(outcome))]
     if outcome.options.spark is not None:
         found += ["", f"through {pipeline_in_words(outcome.options.spark)}", *_table(written_counts(outcome))]
@@ -161,7 +161,7 @@ class FaultsOfAKind(NamedTuple):
 
 
 def faults_by_kind(outcome: Outcome) -> list[FaultsOfAKind]:
-    """Of what was asked for."""
+    """The faults that were asked for, by their kinds."""
     planned = Counter(event.target for event in outcome.planned)
     happened = Counter(each.target for each in outcome.happened)
     hit = Counter(each.target for each in outcome.happened if each.hit_work)

@@ -147,7 +147,7 @@ def client_of(order: Order, saved: str | None) -> Client:
 
 
 class Life:
-    """From where the last one was saved, or from the beginning, to the end."""
+    """One life of the producer: from where the last one was saved, or from the beginning, to the end."""
 
     def __init__(self, order: Order, write: Callable[[bytes], object]) -> None:
         self._order = order
@@ -214,7 +214,7 @@ def read_state(path: str) -> dict[str, Any] | None:
 
 
 def write_state(path: str, state: dict[str, Any]) -> None:
-    """In one step: a process that is killed leaves the old state or the new one."""
+    """Write the state in one step: a process that is killed leaves the old one or the new one."""
     beside = f"{path}.new"
     Path(beside).write_text(json.dumps(state))
     os.replace(beside, path)

@@ -20,7 +20,7 @@ REACH_S: Final = 10.0
 
 
 def check_reach(kafka: Kafka) -> None:
-    """Before anything is made there: an admin client would wait for a minute."""
+    """Reach the cluster before anything is made there: an admin client would wait for a minute."""
     try:
         with Admin(kafka.client) as admin:
             admin.list_topics(timeout=REACH_S)
@@ -43,7 +43,7 @@ def create_topic(kafka: Kafka, topic: str, partitions: int) -> None:
 
 
 def delete_topics(kafka: Kafka, topics: Iterable[str]) -> list[str]:
-    """Those that are still there afterwards: we may not have been allowed to."""
+    """Delete topics; returns those that are still there afterwards: we may not have been allowed to."""
     left = []
     with Admin(kafka.client) as admin:
         for topic, deleted in admin.delete_topics(list(topics)).items():

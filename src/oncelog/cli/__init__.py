@@ -82,8 +82,9 @@ class Commands(Pointing):
 
 
 def _open_what_is_closed() -> None:
-    """As some supervisors start us (`<&-`, `2>&-`). The next file or socket would get the free number and be taken for
-    stdin or stderr: libuv aborts when it closes such a one, and what is written to stderr would go to a socket."""
+    """Open what some supervisors start us without (`<&-`, `2>&-`). The next file or socket would get the free number
+    and be taken for stdin or stderr: libuv aborts when it closes such a one, and what is written to stderr would go to
+    a socket."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)

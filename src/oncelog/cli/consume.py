@@ -157,7 +157,7 @@ def _starts(cluster: "Cluster", places: "list[Place]", asked: "Range") -> "Mappi
 
 
 def _properties(to: Connecting, what: What) -> dict[str, object]:
-    """Without a group nothing is committed; with one, what was written."""
+    """The properties of the consumer. Without a group nothing is committed; with one, what was written."""
     from oncelog.cli.parts.start_offsets import Where
 
     start = what.range.start

@@ -110,7 +110,7 @@ def _no_group(cluster: "Cluster", name: str) -> click.ClickException:
 
 
 def _has_members(cluster: "Cluster", name: str) -> click.ClickException:
-    """With who they are. A member that has a name of its own does not leave when it ends."""
+    """The refusal, with the members. A member that has a name of its own does not leave when it ends."""
     from oncelog.client.errors import KafkaException
 
     words = f"group {name} has members: stop them first"
@@ -179,7 +179,7 @@ def _committed(cluster: "Cluster", group: str) -> "dict[Place, TopicPartition]":
 
 
 def _ends(cluster: "Cluster", places: "set[Place]") -> "dict[Place, int]":
-    """Of those whose topics are still there."""
+    """The ends of those partitions whose topics are still there."""
     from oncelog.cli.parts.start_offsets import END_TIME
 
     known = cluster.metadata().topics

@@ -32,7 +32,7 @@ class Faults(Protocol):
 
 
 class FaultList:
-    """In memory, the last ones only."""
+    """Faults in memory, the last ones only."""
 
     def __init__(self) -> None:
         self._faults: deque[Fault] = deque(maxlen=MOST_FAULTS)

@@ -31,7 +31,7 @@ ENTRIES: Final = (COMMIT, TAKE_OVER, GOODBYE)
 
 
 class End(NamedTuple):
-    """Of a journal."""
+    """The end of a journal."""
 
     commit: Commit | None
     committed_ms: int
@@ -115,7 +115,7 @@ def _read_register(found: list[Found]) -> FlowRegister | str:
 
 
 def _end(tail: list[Found]) -> End | str:
-    """Of commits the highest counts: what an older holder wrote late is passed over."""
+    """The highest commit counts: what an older holder wrote late is passed over."""
     commit, committed_ms, holder = None, -1, None
     try:
         times = {each.header.base_offset: each.header.max_timestamp for each in tail}

@@ -45,7 +45,7 @@ class Read(NamedTuple):
 
 
 async def messages_view(broker: Broker, query: Query) -> dict[str, Any]:
-    """With `partition` of that one, from `offset` on or the newest; without it the newest of the whole topic."""
+    """The messages of one `partition`, from `offset` on or the newest; without it the newest of the whole topic."""
     topic = query.topic(broker)
     query.refuse_unless_read(topic.name)
     offset = query.number("offset")
@@ -100,7 +100,7 @@ def _read(partition: Partition, offset: int, *, newest: bool, most_bytes: int) -
 
 
 def _rows(reads: list[Read], newest: bool, most: int) -> list[Row]:
-    """In the order in which they are shown: the newest first, or by offset."""
+    """The rows in the order in which they are shown: the newest first, or by offset."""
     budget = Budget()
     rows = [row for read in reads for row in _rows_of(read, newest, most, budget)]
     if newest:
@@ -111,7 +111,7 @@ def _rows(reads: list[Read], newest: bool, most: int) -> list[Row]:
 
 
 def _rows_of(read: Read, newest: bool, most: int, budget: Budget) -> list[Row]:
-    """In the order of the log."""
+    """The rows in the order of the log."""
     if read.trouble is not None:
         return [_note(read.partition, read.offset, -1, read.trouble)]
     rows: list[Row] = []

@@ -16,7 +16,7 @@ MOST_DIGITS = 19
 
 
 class Query:
-    """With the rights of who asks."""
+    """A question of the page, with the rights of the user that asks."""
 
     def __init__(self, given: Mapping[str, str], rights: Rights = EVERY_RIGHT) -> None:
         self._given = given
@@ -64,7 +64,7 @@ class Query:
         return int(text)
 
     def page_start(self, found: int, page: int = MOST_ROWS) -> int:
-        """Of the page that is asked for, or the last one there is."""
+        """The start of the page that is asked for, or of the last one there is."""
         return min(self.number("start") or 0, max(0, (found - 1) // page * page))
 
     def topic(self, broker: Broker) -> Topic:

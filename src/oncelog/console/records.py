@@ -49,7 +49,7 @@ def _body(batch: bytes, header: BatchHeader, budget: Budget) -> bytes:
 
 
 def _starts(body: bytes, header: BatchHeader) -> list[int]:
-    """Where each record begins, and where the last one ends. Sizes of one and of two bytes are read here: a call for
+    """The beginnings of all records, and the last one's end. Sizes of one and of two bytes are read here: a call for
     each of many small records is most of what a list costs."""
     place, end = 0, len(body)
     starts = [0]

@@ -42,7 +42,7 @@ class SignIn:
         return self._broker.topics.document(Kind.USERS)
 
     def rights(self, request: Request) -> Rights:
-        """Of who asks. Raises `Refused`."""
+        """The rights of the user that asks. Raises `Refused`."""
         if not self.is_asked_for:
             return EVERY_RIGHT
         user = self._user(request)

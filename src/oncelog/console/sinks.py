@@ -174,7 +174,7 @@ def _lane(register: SinkRegister, number: int, lane: LaneState | None) -> dict[s
 
 
 def _places(producer: Json) -> list[dict[str, Any]]:
-    """Where the lane goes on, by output partition: pid, epoch and the next sequence."""
+    """The places at which the lane goes on, by output partition: pid, epoch and the next sequence."""
     try:
         saved = SavedProducer.from_json(producer)
     except BadSavedProducer as error:

@@ -27,7 +27,7 @@ class Answer:
 
     @property
     def grants_leases(self) -> bool:
-        """Not where pids are bound."""
+        """Whether it grants leases: not where pids are bound."""
         return LEASE_PID_KEY in self.versions
 
 

@@ -57,7 +57,7 @@ def _refusal_to_listen(host: str, port: int) -> OSError | None:
 
 
 def _addresses(host: str, port: int) -> Iterator[tuple[int, int, int, str, Any]]:
-    """Those of families that this machine has; a container often has no IPv6."""
+    """The addresses of families that this machine has; a container often has no IPv6."""
     for each in socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE):
         if each[0] != socket.AF_INET6 or host or _has_ipv6():
             yield each

@@ -61,7 +61,7 @@ class Wants:
 
 
 async def wants_of(endpoints: Iterable[Endpoint], timeout_s: float, protocol: str) -> dict[Endpoint, Wants]:
-    """Of those that answer as a Kafka does. `protocol`: the client's security.protocol."""
+    """What the endpoints want that answer as a Kafka does. `protocol`: the client's security.protocol."""
     found: dict[Endpoint, Wants] = {}
     for endpoint in endpoints:
         wants = await asyncio.to_thread(listener_wants, endpoint.host, endpoint.port, timeout_s, protocol)
@@ -136,7 +136,7 @@ def _read(der: bytes | None) -> Certificate | None:
 
 
 def _mechanisms(sock: socket.socket) -> tuple[str, ...]:
-    """Those that are enabled; none where the listener asks nobody who they are."""
+    """The mechanisms that are enabled; none where the listener asks nobody who they are."""
     schema = request_schema("sasl_handshake", SASL_HANDSHAKE_VERSION)
     request = schema.new("SaslHandshakeRequest", mechanism=LIKELY_MECHANISM)
     sock.sendall(schema.encode(request, correlation_id=0, client_id="oncelog-doctor"))

@@ -36,7 +36,7 @@ def check_python() -> Finding:
 
 
 def check_java(environ: Mapping[str, str], is_wanted: bool) -> Finding:
-    """Only Spark needs one; it is found as `oncelog.spark.session` finds it."""
+    """Check Java, which only Spark needs; it is found as `oncelog.spark.session` finds it."""
     try:
         java = find_java(environ)
     except NoJava as none:

@@ -52,7 +52,7 @@ class SecureFolder:
         return True
 
     def _is_trusted(self, server: bytes) -> bool:
-        """By clients that have the authority's file as it is."""
+        """Whether clients trust it that have the authority's file as it is."""
         return self.authority_file.exists() and server.endswith(self.authority_file.read_bytes())
 
     def authority(self, now_ms: int) -> Pair:
@@ -70,7 +70,7 @@ class SecureFolder:
         return authority
 
     def password(self) -> str | None:
-        """As it was made once; None where the file is gone."""
+        """The password as it was made once; None where the file is gone."""
         return self.client_properties().get("sasl.password")
 
     @property
@@ -79,8 +79,8 @@ class SecureFolder:
         return f"oncelog users remove {USER} --data {quote(str(self.path.parent))}"
 
     def password_of(self, *, is_known: bool, write: Callable[[str], None]) -> str | None:
-        """Of the user, who may be known already; None where nobody can tell it. One that is made is in the files before
-        the user has it: a crash in between must not leave a user whose password nobody knows."""
+        """The password of the user, who may be known already; None where nobody can tell it. One that is made is in the
+        files before the user has it: a crash in between must not leave a user whose password nobody knows."""
         password = self.password()
         if password is None and is_known:
             logger.warning(
@@ -147,7 +147,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def names_of(endpoints: list[Endpoint]) -> frozenset[str]:
-    """By which clients may reach it: what listeners and this machine are called."""
+    """The names by which clients may reach it: what listeners and this machine are called."""
     found = {"localhost", "127.0.0.1", "::1", socket.gethostname()}
     for endpoint in endpoints:
         found.add(endpoint.advertised_host or "")
@@ -163,7 +163,7 @@ def _is_name(name: str) -> bool:
 
 
 def _addresses() -> set[str]:
-    """Of this machine, as far as it tells without being asked about each device."""
+    """The addresses of this machine, as far as it tells without being asked about each device."""
     found: set[str] = set()
     try:
         found |= {str(each[4][0]) for each in socket.getaddrinfo(socket.gethostname(), None)}

@@ -16,7 +16,7 @@ RENEWAL_LOOK_MS: Final = HOUR_MS
 
 
 def make_certificates(settings: Settings, clock: Clock) -> None:
-    """Before a broker is made: it reads them."""
+    """Make certificates, before a broker is made: it reads them."""
     if has_own_certificate(settings):
         folder = SecureFolder(secure_folder(settings))
         folder.make_certificates(names_of(endpoints(settings)), clock.now().wall_ms)
@@ -56,7 +56,7 @@ class SecuredService(Service):
 
     @property
     def _here(self) -> str:
-        """Where the user gets in, from this machine."""
+        """The address at which the user gets in, from this machine."""
         broker = self.broker
         guarded = [each for each in broker.endpoints if each.protocol == "SASL_SSL"] or broker.endpoints
         here = guarded[0]

@@ -96,7 +96,7 @@ class Frame:
         return f"{words}; {progress.phase}"
 
     def left_s(self, progress: "Progress") -> float | None:
-        """By what the whole took until now: rates of the moment jump with every fault."""
+        """The seconds that are left, by what the whole took until now: rates of the moment jump with every fault."""
         done = progress.written if self._has_pipeline else progress.confirmed
         if not self._messages or not KNOWN_BY_PART * self._messages <= done < self._messages:
             return None
@@ -188,7 +188,7 @@ class Display:
 
 
 def styled(lines: Sequence[str], exit_code: int) -> list[str]:
-    """For `click.echo`, which takes the colours away where nobody sees them."""
+    """The lines for `click.echo`, which takes the colours away where nobody sees them."""
     *table, verdict = lines
     found = [click.style(line, bold=True) if line[:1].isalpha() else line for line in table]
     return [*found, click.style(verdict, fg=("green", "red", "yellow")[exit_code], bold=True)]

@@ -35,7 +35,7 @@ class Page:
 
     @property
     def arguments(self) -> list[str]:
-        """For `oncelog serve`."""
+        """The arguments for `oncelog serve`."""
         return ["--console", self.address, "--console-faults", str(self._path)]
 
     def show(self, progress: "Progress", now_ms: int) -> None:

@@ -31,7 +31,7 @@ POLL_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When there has been enough."""
+    """How much is to be read, and how it is written."""
 
     most_records: int | None = None
     ends_at_end: bool = False  # of every partition
@@ -71,7 +71,7 @@ class ConsumeLoop:
         self._consumer.assign(wanted)
 
     def share(self, group: str, topics: list[str]) -> None:
-        """As a member of the group. What was written counts as done, and nothing else."""
+        """Read as a member of the group. What was written counts as done, and nothing else."""
 
         def assigned(consumer: "Consumer", partitions: list[TopicPartition]) -> None:
             self._places |= {Place(each.topic, each.partition) for each in partitions}
@@ -194,7 +194,7 @@ class ConsumeLoop:
             raise failure(words_of(error, on_topic("Read", place.topic) if is_of_topic else self._takes))
 
     def _damage(self, error: KafkaError) -> str:
-        """Who wants all that is there must not take what was written for it."""
+        """The words for damage, behind which nothing is written: records would be missing without a word."""
         words = error.str()
         if error.code() == KafkaError.INVALID_MSG:
             words += ": it is damaged, as its broker says"

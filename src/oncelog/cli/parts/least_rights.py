@@ -33,7 +33,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """Who needs rights, and for what."""
+    """A user that needs rights, and what for."""
 
     role: str
     topics: Sequence[str] = ()

@@ -64,7 +64,8 @@ class Fixed:
 
 
 def of_lines(lines: Sequence[bytes], fixed: Fixed) -> Iterator[Record]:
-    """As kcat: an empty line is nothing, unless it stands for null; a line without the key's delimiter is all value."""
+    """Records of lines, as kcat has it: an empty line is nothing, unless it stands for null; a line without the key's
+    delimiter is all value."""
     for line in lines:
         if not line and not fixed.empty_is_null:
             continue

@@ -173,7 +173,7 @@ def _pair(where: str, text: str, expected: str = "NAME=VALUE, such as client.id=
 
 
 def pairs(option: str, given: tuple[str, ...], *expected: str) -> dict[str, str]:
-    """Of an option of the kind NAME=VALUE that may be repeated."""
+    """The values of an option of the kind NAME=VALUE that may be repeated."""
     return dict(_pair(option, each, *expected) for each in given)
 
 

@@ -95,7 +95,7 @@ def _quoted(letter: str) -> str:
 
 
 def duration(ms: int | None) -> str | None:
-    """In its two largest units, for people."""
+    """A duration in its two largest units, for people."""
     if ms is None:
         return None
     if ms < 10_000:

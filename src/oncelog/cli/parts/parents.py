@@ -18,7 +18,7 @@ def keep_up(
     *,
     until: Callable[[], object] | None = None,
 ) -> None:
-    """Until SIGTERM or SIGINT, or until `until` returns, which is called in a thread."""
+    """Keep it up until SIGTERM or SIGINT, or until `until` returns, which is called in a thread."""
     stop = threading.Event()
 
     def told(number: int, frame: FrameType | None) -> None:

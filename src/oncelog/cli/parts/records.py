@@ -47,7 +47,7 @@ def _escaped(body: str) -> bytes:
 
 
 def _encoded(text: str) -> bytes:
-    """As it was typed: what is not UTF-8 on a command line comes as surrogates."""
+    """The text as it was typed: what is not UTF-8 on a command line comes as surrogates."""
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""Who has what in a cluster: read from its brokers, and partitions moved from some to others."""
+"""The replicas of a cluster: read from its brokers, and partitions moved from some to others."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -163,7 +163,7 @@ def alter(cluster: Cluster, targets: Mapping[Place, Sequence[int] | None]) -> No
 
 
 def refuse_while_moving(found: Seen) -> None:
-    """Where partitions will be is not what is seen of them."""
+    """Refuse while partitions move: where they will be is not what is seen of them."""
     if found.moves:
         topic, index = min(found.moves)
         raise failure(

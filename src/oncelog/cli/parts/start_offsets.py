@@ -1,4 +1,4 @@
-"""Where in a partition: what `-o` says, in kcat's words, and which offsets that means."""
+"""Places in a partition: what `-o` says, in kcat's words, and which offsets that means."""
 
 import re
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Where to begin, None for where it begins by itself; and the time in milliseconds before which to stop."""
+    """The place to begin at, None for the usual one; and the time in milliseconds before which to stop."""
 
     start: Spot | None = None
     stop_ms: int | None = None
