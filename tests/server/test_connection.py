@@ -336,6 +336,21 @@ def test_who_has_taken_all_connections_loses_some_to_hosts_that_have_fewer() -> 
             assert_alive(each)
 
 
+def test_who_has_most_takes_no_turn_of_those_who_have_fewer_by_coming_again_and_again() -> None:
+    """Room is made ten times a second, and by this clock no tenth of a second passes."""
+    with Server(max_connections=4) as server, ExitStack() as all_of_them:
+        server.broker.clock = ManualClock(monotonic_ms=1_000)
+
+        def coming(host: str) -> RawConnection:
+            return all_of_them.enter_context(RawConnection(server.bootstrap_servers, from_host=host))
+
+        for each in [coming("127.0.0.2") for _ in range(4)]:
+            assert_alive(each)
+        for _ in range(5):
+            assert_closed(coming("127.0.0.2"))
+        assert_alive(coming("127.0.0.3"))
+
+
 def let_pass(server: Server, ahead_ms: int) -> None:
     """As if so long nothing had come; and then connections are looked at."""
     clock = TurnedClock()

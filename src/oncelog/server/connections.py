@@ -146,13 +146,13 @@ class Connections:
         the one that was silent for longest, of those that wait for nothing. Brokers keep theirs, and so does a host
         that has a hundredth of all. It comes ten times a second at most: to look for it takes up to a millisecond, and
         a newcomer has not said yet who it is."""
+        most = self._places.most()
+        if len(most) <= max(self._places.count(client_host) + 1, limit // MOST_HARMLESS):
+            return False  # first: who has most and comes again and again takes the turn of nobody
         now_ms = self.broker.clock.now().monotonic_ms
         if now_ms < self._next_room_ms:
             return False
         self._next_room_ms = now_ms + ROOM_EVERY_MS
-        most = self._places.most()
-        if len(most) <= max(self._places.count(client_host) + 1, limit // MOST_HARMLESS):
-            return False
         silent = min(
             (each for each in most if not is_broker(each.principal)),
             key=lambda each: (each.is_waiting, each.active_ms),
