@@ -119,9 +119,15 @@ def broken(world: World, tmp_path: Path) -> dict[str, tuple[list[str], str]]:
             [file("locked2", locked + certificate), "ssl.key.password=hunter2"],
             "the key cannot be decrypted: is ssl.key.password right?",
         ),
+        "long password": (
+            [file("locked3", locked + certificate), f"ssl.key.password=hunter2{'2' * 1024}"],
+            "ssl.key.password is longer than OpenSSL takes",
+        ),
+        "letters": ([file("letters", key + certificate.replace("MII", "MI\u00cf", 1))], "has letters that no PEM has"),
         "truststore": ([good, f"{trusted}none"], "ssl.truststore.location="),
         "truststore of keys": ([good, f"{trusted}key"], "there is no certificate in it"),
         "truststore of rubbish": ([good, f"{trusted}rubbish"], "OpenSSL cannot use it"),
+        "truststore of letters": ([good, f"{trusted}letters"], "has letters that no PEM has"),
         "ciphers": ([good, "ssl.cipher.suites=NONE"], "ssl.cipher.suites=NONE: OpenSSL knows none of them"),
     }
 
@@ -140,9 +146,12 @@ def broken(world: World, tmp_path: Path) -> dict[str, tuple[list[str], str]]:
         "another key",
         "locked",
         "wrong password",
+        "long password",
+        "letters",
         "truststore",
         "truststore of keys",
         "truststore of rubbish",
+        "truststore of letters",
         "ciphers",
     ],
 )

@@ -65,6 +65,8 @@ def blocks(text: str) -> Iterator[Block]:
         end = text.find(end_line, begin.end())
         if end < 0:
             raise Unreadable(f"a block {label} does not end")
+        if not text[begin.end() : end].isascii():
+            raise Unreadable(f"a block {label} has letters that no PEM has")
         lines = text[begin.end() : end].split("\n")
         headers = tuple(line.strip() for line in lines if ":" in line)
         yield Block(label, headers, "".join("".join(line.split()) for line in lines if ":" not in line))
