@@ -7,6 +7,7 @@ one costs a buffer and nothing else.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -74,12 +75,14 @@ class MetricsServer:
         own_names: Collection[str] = (),
         admit: Admit | None = None,
         enter: Enter | None = None,
+        place_of: Callable[[str], str] = str,
     ) -> None:
         """`admit` answers the text that somebody may read, where that is not the same for all, or raises Refused.
-        `enter` puts TLS around a connection."""
+        `enter` puts TLS around a connection. `place_of` says which hosts count as one."""
         self._text = text
         self._admit = admit
         self._enter = enter
+        self._place_of = place_of
         self._turns = turns  # a short line may be the sum of much
         self._timeout_s = timeout_s
         self._own_names = own_names
@@ -131,12 +134,19 @@ class MetricsServer:
             writer.transport.abort()
 
     def _make_room(self) -> bool:
-        silent = next(iter(self._silent), None)
+        """Of those that have asked nothing, the oldest one of the host that has most: who comes again and again pushes
+        out no scraper that is about to ask."""
+        counts = Counter(map(self._place, self._silent))
+        most = max(counts.values(), default=0)
+        silent = next((each for each in self._silent if counts[self._place(each)] == most), None)
         if silent is None:
             return False
         self._forget(silent)
         silent.transport.abort()
         return True
+
+    def _place(self, writer: asyncio.StreamWriter) -> str:
+        return self._place_of(_host(writer))
 
     def _forget(self, writer: asyncio.StreamWriter) -> None:
         self._open.pop(writer, None)

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Final
 
 from oncelog.metrics.http import MAX_OPEN, MetricsServer, Refusal, Refused, Text
+from oncelog.security.hosts import place_of
 from oncelog.security.oauthbearer import token_in
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
 from oncelog.server.broker import Broker, bracketed
@@ -58,6 +59,7 @@ class MetricsPort:
             own_names=broker.own_names,
             admit=self._admit if self._exposure.asks_to_sign_in else None,
             enter=None if self._doorway is None else self._doorway.enter,
+            place_of=place_of,
         )
 
     async def start(self) -> None:
