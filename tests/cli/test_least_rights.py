@@ -14,11 +14,15 @@ from oncelog.embedded import Server
 from oncelog.security.bindings import EVERYTHING, Binding, Pattern, Permission
 from oncelog.security.documents import Change, Document, Kind
 from oncelog.security.operations import CLUSTER_NAME, Operation, Resource
+from oncelog.spark.sink.errors import MayPass, SinkRefused
 from tests.cli.running import Oncelog
 from tests.raw import RawConnection
 from tests.runner.flows import Billing
 from tests.server.admin_support import CLOCK
 from tests.server.test_access import ASKED
+from tests.spark.copying.support import Copy
+from tests.spark.sink.support import Sink, numbers, values, values_of
+from tests.spark.sink.test_transactional import TransactionalSink
 
 WHO = "User:ANONYMOUS"
 ALL = {
@@ -43,11 +47,18 @@ def told(*words: str) -> Result:
     return CliRunner().invoke(main, words)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+@contextmanager
+def asking() -> Iterator[Server]:
+    """A server that asks for rights, and has given all of them."""
     name, value = ASKED.split("=")
     with Server(settings={name: value, "group.initial.rebalance.delay.ms": "0"}) as server:
         allow_everything(server)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with asking() as server:
         yield server
 
 
@@ -185,6 +196,41 @@ def test_a_flow_needs_no_more(server: Server) -> None:
     with rights_of(server, printed("flow", billing.orders.name, *words)):
         billing.flow().run(billing.properties, until="end")
     billing.check(20)
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_what_is_printed_for_a_sink_is_enough_also_for_a_batch_that_comes_again(
+    server: Server, topic: str, is_transactional: bool
+) -> None:
+    name, rows = f"sink-{next(_numbers)}", numbers(0, 30)
+    kind, words = (TransactionalSink, ["--transactional"]) if is_transactional else (Sink, [])
+    commands = printed("sink", topic, "--name", name, *words)
+    with rights_of(server, commands):
+        for _ in range(2):
+            sink = kind(server, topic, sink_name=name)
+            sink.run(0, [rows])
+    found = sink.seen(2) if isinstance(sink, TransactionalSink) else values(server, topic)
+    assert found == values_of(rows)
+    own = [command for command in commands if command.endswith(f"--topic {topic}")]
+    for lacking in (own, commands[len(own) :]):
+        left = [command for command in commands if command not in lacking]
+        with rights_of(server, left), pytest.raises((SinkRefused, KafkaException, MayPass)):
+            kind(server, topic, sink_name=f"{name}-more").run(0, [rows])
+
+
+def test_what_is_printed_for_a_copy_is_enough_cluster_by_cluster(server: Server, topic: str) -> None:
+    """Each side is a server of its own here, and both give nothing but what is printed for them."""
+    produce(server, topic)
+    lines = printed("copy", topic, "--to", topic, "--name", "mirror")
+    at_source, at_destination = (
+        lines[1 : lines.index("# at the destination")],
+        lines[lines.index("# at the destination") + 1 :],
+    )
+    with asking() as other:
+        copy = Copy(server.bootstrap_servers, topic, topic, destination_servers=other.bootstrap_servers, name="mirror")
+        with rights_of(server, at_source), rights_of(other, at_destination):
+            assert sum(each.records for each in copy.run()) == 1
+        assert values(other, topic) == values(server, topic) == [b"v"]
 
 
 def test_a_copy_is_told_cluster_by_cluster() -> None:

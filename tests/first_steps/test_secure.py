@@ -64,8 +64,9 @@ def test_one_line_of_settings_is_enough() -> None:
         assert produce(server.client_config) == [None]
 
 
-def test_nobody_else_does() -> None:
-    with oncelog.Server(secure=True) as server:
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_nobody_else_does(host: str) -> None:
+    with oncelog.Server(secure=True, listeners=f"SASL_SSL://{host}:0") as server:
         config = server.client_config
         with pytest.raises((ServerClosed, OSError)), RawConnection(server.bootstrap_servers) as raw:
             raw.call("metadata", 9, topics=[])
