@@ -273,7 +273,7 @@ def test_a_large_answer_is_encrypted_in_steps(
     monkeypatch.setattr(TlsTransport, "encrypt_some", counted)
     raw.fetch(topic, 0, 0)
     assert sum(steps) > 16 * MEGABYTE
-    assert max(steps) <= tls_transport.MOST_AT_ONCE_BYTES + tls_transport.JOIN_BYTES
+    assert max(steps) <= tls_transport.MOST_AT_ONCE_BYTES + tls_transport.PIECE_BYTES
 
 
 def test_a_record_that_was_tampered_with_ends_the_connection(

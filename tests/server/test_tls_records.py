@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from oncelog.embedded import Server
-from oncelog.server.connections import RECEIVE_BUFFER_BYTES
 from oncelog.server.receiver import HELD_BYTES, LEAST_RECEIVED_BYTES
 from oncelog.server.tls_transport import NEW_KEYS, TlsTransport
 from oncelog.server.turns import Turns
@@ -140,6 +139,7 @@ def test_what_is_kept_until_it_may_be_read_is_counted(world: World, server: Serv
         until(lambda: server.call(lambda: server.broker.looks.awaited) == 1, "it to wait")
         (held,) = (each for each in server.service.connections.each() if each.is_waiting)
         assert server.call(lambda: held.kept_bytes) == 0
+        assert server.call(lambda: len(held._transport.get_buffer(-1))) == HELD_BYTES, "nor is more received than that"
         is_held_up, go_on = threading.Event(), threading.Event()
 
         def hold_up() -> None:
@@ -156,7 +156,7 @@ def test_what_is_kept_until_it_may_be_read_is_counted(world: World, server: Serv
         go_on.set()
         held_up.join()
         until(lambda: server.call(lambda: held.kept_bytes) > HELD_BYTES + LEAST_RECEIVED_BYTES, "it to be counted")
-        assert server.call(lambda: held.kept_bytes) <= HELD_BYTES + LEAST_RECEIVED_BYTES + RECEIVE_BUFFER_BYTES
+        assert server.call(lambda: held.kept_bytes) <= HELD_BYTES + LEAST_RECEIVED_BYTES + HELD_BYTES
 
 
 def test_what_comes_in_very_small_records_takes_turns(

@@ -61,5 +61,8 @@ class Unbuffered:
     def get_buffer(self, sizehint: int) -> Any:
         return memoryview(self._received)
 
+    def is_held(self) -> bool:
+        return False
+
     def buffer_updated(self, nbytes: int) -> None:
         self._protocol.data_received(bytes(self._received[:nbytes]))

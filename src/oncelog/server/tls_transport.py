@@ -16,14 +16,15 @@ from typing import Any, Final, Protocol, cast
 
 from oncelog.server.connections import Connections
 from oncelog.server.principal import HAS_KEPT, KEPT_BYTES, PRINCIPAL
+from oncelog.server.receiver import HELD_BYTES
 from oncelog.server.tls import Refused, Tls
 
-PIECE_BYTES: Final = 16 * 1024  # encrypted at a time, one record of TLS; OpenSSL keeps as much of each connection
+HANDSHAKE_BYTES: Final = 16 * 1024  # read at a time
 MOST_HANDSHAKE_BYTES: Final = 40 * 1024  # of a client's: two hundred certificates took OpenSSL tens of milliseconds
 FED_BYTES: Final = 32 * 1024  # given to OpenSSL at a time; more than one record, so there must be something in it
+PIECE_BYTES: Final = 32 * 1024  # encrypted and written at a time: meanwhile the client decrypts the one before
 SMALL_BYTES: Final = 512  # decrypted at once, however many others are there; a piece of new keys takes 18 ms
 MOST_AT_ONCE_BYTES: Final = 2 * 2**20  # encrypted in one step, which takes a millisecond or two
-JOIN_BYTES: Final = 256 * 1024  # encrypted before it is written
 
 NOTHING: Final = memoryview(b"")
 NEW_KEYS: Final = "it asks for new keys again and again"
@@ -50,6 +51,8 @@ class Inner(Protocol):
     def pause_writing(self) -> None: ...
 
     def resume_writing(self) -> None: ...
+
+    def is_held(self) -> bool: ...
 
 
 class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
@@ -110,7 +113,10 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             inner.connection_lost(exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._shared if self._inner is not None else self._shared[:PIECE_BYTES]
+        inner = self._inner
+        if inner is None:
+            return self._shared[:HANDSHAKE_BYTES]
+        return self._shared[:HELD_BYTES] if inner.is_held() else self._shared
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._is_closing:
@@ -232,24 +238,23 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         incoming, data = self._incoming, self._encrypted
         filled, room = 0, len(buffer)
         while filled < room:
-            try:
-                read = cast(int, established.read(room - filled, buffer[filled:] if filled else buffer))
-            except ssl.SSLWantReadError:
-                read = -1
-                self._is_barren = self._barren_bytes >= FED_BYTES
-            if read > 0:
+            if incoming.pending or established.pending():
+                try:
+                    read = cast(int, established.read(room - filled, buffer[filled:] if filled else buffer))
+                except ssl.SSLWantReadError:
+                    self._is_barren = self._barren_bytes >= FED_BYTES
+                    continue  # OpenSSL has all of it, and waits for the rest of a record
+                if not read:
+                    self._is_over = True  # the client says that nothing more comes
+                    break
                 filled += read
                 self._barren_bytes = 0
-                if incoming.pending or established.pending():
-                    continue
-            elif read == 0:
-                self._is_over = True  # the client says that nothing more comes
+            elif not data or (len(data) < len(self._encrypted) and self._must_stop()):
                 break
-            if not data or (len(data) < len(self._encrypted) and self._must_stop()):
-                break
-            taken = incoming.write(data[:FED_BYTES])
-            self._barren_bytes += taken
-            data = data[taken:]
+            else:
+                taken = incoming.write(data[:FED_BYTES])
+                self._barren_bytes += taken
+                data = data[taken:]
         self._encrypted = data
         return filled
 
@@ -349,20 +354,15 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._is_writing = True
         try:
             while backlog and not self._is_write_paused and left > 0 and not self._is_gone:
-                encrypted: list[bytes] = []
-                joined = 0
-                while backlog and joined < JOIN_BYTES:
-                    data = backlog[0]
-                    taken = established.write(data if len(data) <= PIECE_BYTES else data[:PIECE_BYTES])
-                    encrypted.append(outgoing.read())
-                    if taken == len(data):
-                        backlog.popleft()
-                    else:
-                        backlog[0] = data[taken:]
-                    joined += taken
-                self._backlog_bytes -= joined
-                left -= joined
-                self._below.writelines(encrypted)
+                data = backlog[0]
+                taken = established.write(data if len(data) <= PIECE_BYTES else data[:PIECE_BYTES])
+                if taken == len(data):
+                    backlog.popleft()
+                else:
+                    backlog[0] = data[taken:]
+                self._backlog_bytes -= taken
+                left -= taken
+                self._below.write(outgoing.read())
         except ssl.SSLError as error:
             self._break(error)
         finally:
@@ -393,7 +393,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return self._backlog_bytes + self._below.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._below.set_write_buffer_limits(high, low)
+        """Below, a piece leaves at once: uvloop puts off what reaches no limit until all others had their turn."""
+        self._below.set_write_buffer_limits(PIECE_BYTES if high is None else min(high, PIECE_BYTES), low)
 
     # The end
 
