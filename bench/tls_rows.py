@@ -1,7 +1,9 @@
 """Rows of TLS: the same load through OpenSSL on both ends of the connection, against Kafka's TLS."""
 
-from bench.arena import Arena, Encrypted, fill, processor_time
-from bench.fetching import fetch_rate
+import ssl
+
+from bench.arena import Arena, Encrypted, Filled, fill, processor_time
+from bench.fetching import FetchRate, fetch_rate
 from bench.load import ProduceLoad
 from bench.rows import Figures, Line, row
 
@@ -77,12 +79,21 @@ def tls_fetch(arena: Arena, peer: str) -> Figures:
     encrypted = arena.encrypted(peer)
     with arena.topic(peer, server=encrypted.server) as topic:
         filled = fill(encrypted.server.port, topic, FILL_GB)
-        plain = fetch_rate(encrypted.server.port, topic, 0, filled.end_offset)
+        plain = _fetched(arena, encrypted.server.port, filled)
         fetch_rate(encrypted.port, topic, 0, filled.end_offset, tls=encrypted.context)
         with processor_time(encrypted.server) as spent:
-            rate = fetch_rate(encrypted.port, topic, 0, filled.end_offset, tls=encrypted.context)
+            rate = _fetched(arena, encrypted.port, filled, encrypted.context)
     return {
         "mb_per_s": rate.mb_per_s,
         "share": rate.mb_per_s / plain.mb_per_s,
         "cpu_s_per_gb": spent[0] / rate.size_bytes * 1e9,
     }
+
+
+def _fetched(arena: Arena, port: int, filled: Filled, tls: ssl.SSLContext | None = None) -> FetchRate:
+    """All of it again and again: once takes a third of a second, in which a machine does anything."""
+    answers, size_bytes, seconds = 0, 0, 0.0
+    while seconds < arena.seconds:
+        once = fetch_rate(port, filled.topic, 0, filled.end_offset, tls=tls)
+        answers, size_bytes, seconds = answers + once.answers, size_bytes + once.size_bytes, seconds + once.seconds
+    return FetchRate(answers, size_bytes, seconds)
