@@ -154,6 +154,7 @@ def test_a_download_that_takes_too_long_is_said_to_be_the_network(monkeypatch: p
 def test_what_uv_installs_is_compiled_as_what_pip_installs_is(monkeypatch: pytest.MonkeyPatch) -> None:
     module = load_dev()
     monkeypatch.setattr(module, "find_uv", lambda: "uv")
+    monkeypatch.setattr(module, "has_pip", lambda: False)  # of a .venv, which a checkout need not have
     assert "--compile-bytecode" in dict(module.installers())["uv"]
 
 
