@@ -16,6 +16,7 @@ from tests.waiting import until
 
 ORDER = ("--messages", "10000000", "--rate", "5000", "--kill", "connections,server,producer", "--every", "2000")
 SEED = 20261121
+STARTS_S = 120.0  # four Pythons one after the other, each of which imports for a second where nobody else is at work
 
 
 @pytest.fixture
@@ -73,14 +74,14 @@ def test_ctrl_c_ends_everything(experiment: subprocess.Popen[bytes], tmp_path: P
     """From before anything was started on."""
     chance = random.Random(f"{SEED} {moment}")
     if moment:
-        until(lambda: len(children(tmp_path)) > min(moment, 3), "as many processes")
+        until(lambda: len(children(tmp_path)) > min(moment, 3), "as many processes", give_up_seconds=STARTS_S)
     try:
         experiment.wait(chance.uniform(0.0, 0.4))  # somewhere in what comes next
     except subprocess.TimeoutExpired:
         pass
     sockets = listening_below(tmp_path)
     if moment >= 3:
-        sockets = until(lambda: listening_below(tmp_path), "the proxy at least")
+        sockets = until(lambda: listening_below(tmp_path), "the proxy at least", give_up_seconds=STARTS_S)
     experiment.send_signal(signal.SIGINT)
     code, said = experiment.wait(30), (tmp_path / "said").read_text()
     # A Python that is interrupted while it starts tells of that itself, and of nothing of ours.
@@ -93,7 +94,7 @@ def test_ctrl_c_ends_everything(experiment: subprocess.Popen[bytes], tmp_path: P
 
 
 def test_kill_9_of_the_experiment_ends_what_it_has_started(experiment: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    until(lambda: len(children(tmp_path)) > 3, "the guard, the server and the producer")
+    until(lambda: len(children(tmp_path)) > 3, "the guard, the server and the producer", give_up_seconds=STARTS_S)
     experiment.kill()
     experiment.wait()
     until(lambda: not children(tmp_path), "the end of all processes")
