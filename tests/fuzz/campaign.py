@@ -122,6 +122,7 @@ class Campaign:
                     pass  # closed before all of it was sent, which is one of the right answers
                 selector.register(sock, selectors.EVENT_READ, data=sock)
                 waiting[sock] = frame
+            self._witness.look()  # once that is answered, the server has had its turn, however busy the machine is
             give_up = time.monotonic() + PATIENCE_S
             while waiting and time.monotonic() < give_up:
                 for key, _ in selector.select(max(0.0, give_up - time.monotonic())):
