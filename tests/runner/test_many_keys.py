@@ -34,6 +34,7 @@ def counts_in(servers: str, topic: Topic[bytes, int], rows: int) -> Counter[byte
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(600)
 def test_a_million_keys_are_what_they_were(servers: str, topic: str) -> None:
     source = Topic(f"{topic}-in", raw, raw, partitions=2)
     counts = Topic(f"{topic}-out", raw, json_of(int), partitions=2)
