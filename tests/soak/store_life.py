@@ -7,10 +7,11 @@ it goes on with the upload when it gets a line. Before that it says which file i
 """
 
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Callable
 from itertools import count
+from threading import local
 from typing import Any
 from unittest.mock import patch
 
@@ -19,43 +20,51 @@ from tests.soak.stores import flow
 
 MORE_THAN_A_PART_BYTES = 12 << 20  # so that some of the upload has left
 
-Copy = Callable[[Any, str, str], None]
-copy: Copy = FilePlace._copy
+publish, copy = FilePlace.publish, shutil.copyfileobj
 
 
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def half(place: Any, unfinished: str, path: str) -> None:
-    sink = place._files.open_output_stream(path)
-    sink.write(bytes(MORE_THAN_A_PART_BYTES))
-    sink.flush()
-    die()
+class Happening:
+    """To the upload of this number. Each cell uploads in a thread of its own."""
 
+    def __init__(self, what: str, number: int) -> None:
+        self.what, self.number = what, number
+        self.uploads = count(1)
+        self.here = local()
 
-def whole(place: Any, unfinished: str, path: str) -> None:
-    copy(place, unfinished, path)
-    die()
+    def published(self, place: FilePlace, unfinished: str, name: str) -> bool:
+        self.here.name, self.here.is_due = name, False
+        is_first = publish(place, unfinished, name)
+        if self.here.is_due and self.what == "whole":
+            die()
+        elif self.here.is_due:
+            print("written", flush=True)
+        return is_first
 
-
-def asleep(place: Any, unfinished: str, path: str) -> None:
-    sys.stdin.readline()
-    copy(place, unfinished, path)
-    print("written", flush=True)
+    def copied(self, source: Any, sink: Any, length: int) -> None:
+        name = self.here.name
+        self.here.is_due = name.endswith(".parquet") and next(self.uploads) == self.number
+        if self.here.is_due:
+            print(name, flush=True)
+        if self.here.is_due and self.what == "half":
+            sink.write(bytes(MORE_THAN_A_PART_BYTES))
+            sink.flush()
+            die()
+        elif self.here.is_due and self.what == "asleep":
+            sys.stdin.readline()
+        copy(source, sink, length)
 
 
 def main(servers: str, topic: str, url: str, what: str, number: str) -> None:
-    happens: Copy = {"half": half, "whole": whole, "asleep": asleep}[what]
-    files = count(1)
+    happens = Happening(what, int(number))
 
-    def copied(place: Any, unfinished: str, path: str) -> None:
-        is_due = path.endswith(".parquet") and next(files) == int(number)
-        if is_due:
-            print(path.removeprefix(f"{place.root}/"), flush=True)
-        (happens if is_due else copy)(place, unfinished, path)
+    def published(place: FilePlace, unfinished: str, name: str) -> bool:
+        return happens.published(place, unfinished, name)
 
-    with patch.object(FilePlace, "_copy", copied):
+    with patch.object(FilePlace, "publish", published), patch("shutil.copyfileobj", happens.copied):
         flow(topic, url).run({"bootstrap.servers": servers})
 
 
