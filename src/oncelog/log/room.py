@@ -18,7 +18,7 @@ class Room:
         self._tried_ms: int | None = None
 
     def is_there(self, folder: str, now_ms: int) -> bool:
-        """Found out by writing: what is free does not tell of quotas, nor of a disk that only reads."""
+        """Found out by writing: a quota, or a disk that can only be read, is not seen in how much is free."""
         for_ms = TRUE_FOR_MS if self._is_there else AGAIN_MS
         if self._tried_ms is None or now_ms - self._tried_ms >= for_ms:
             self._tried_ms, self._is_there = now_ms, self._takes(f"{folder}/room{TEMPORARY}")
