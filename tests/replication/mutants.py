@@ -303,7 +303,7 @@ MUTANTS: Final = (
     Mutant(
         "led on where a replica is dropped", ((leadership, "only_of", _led_on_without_an_election),), MOVING, since=580
     ),
-    Mutant("followed with a full disk", ((Replica, "_takes_nothing", _as_if_it_had_room),), FULL),
-    Mutant("gives way where nobody else is in sync", ((Replica, "_gives_way", _to_nobody),), FULL),
+    Mutant("followed with a full disk", ((Replica, "takes_nothing", _as_if_it_had_room),), FULL),
+    Mutant("gives way where nobody else is in sync", ((Replica, "gives_way", _to_nobody),), FULL),
     Mutant("anybody elected", ((Replica, "should_lead", _anybody_elected),)),
 )

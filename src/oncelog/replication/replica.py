@@ -115,7 +115,7 @@ class Replica:
                 changed = withdrawn(state, me, self._extent())
             else:
                 self.is_clean = True  # nobody counts on it
-        elif self._gives_way(state, peers, now_ms):
+        elif self.gives_way(state, peers, now_ms):
             changed = self._without_me(state)
         elif state.is_lost and last:
             if last.get(me) != self._extent():
@@ -126,7 +126,7 @@ class Replica:
             changed = elected(state, me, peers, self.rules.min_in_sync)
         return None if changed is None else Proposal(changed, ((me, peers[me].epoch),))
 
-    def _gives_way(self, state: Leadership, peers: Peers, now_ms: int) -> bool:
+    def gives_way(self, state: Leadership, peers: Peers, now_ms: int) -> bool:
         """This log takes nothing in, and another broker can go on: one that has all of it, and, as long as the disk may
         take something in again, one that is in sync and stays."""
         if self.log.offline is not None:
@@ -173,7 +173,7 @@ class Replica:
             self.log.advance_high_watermark(self.leader.high_watermark(self.log.safe_offset))
 
     @property
-    def _takes_nothing(self) -> bool:
+    def takes_nothing(self) -> bool:
         return self.log.offline is not None or self.log.refuses
 
     @property
@@ -184,7 +184,7 @@ class Replica:
     def fetch(self) -> NextFetch | None:
         """What to ask the leader for; None where nobody else leads, or nothing can be taken in."""
         state = self.state
-        if state is None or state.leader in (NOBODY, self._me) or not self.is_clean or self._takes_nothing:
+        if state is None or state.leader in (NOBODY, self._me) or not self.is_clean or self.takes_nothing:
             return None
         return following.ask(self.log)
 
