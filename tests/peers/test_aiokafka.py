@@ -32,7 +32,7 @@ def consumer_of(server: ServerProcess, *topics: str, **more: Any) -> Any:
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         heartbeat_interval_ms=200,
-        session_timeout_ms=6000,
+        session_timeout_ms=30_000,
         metadata_max_age_ms=1000,
         **more,
     )

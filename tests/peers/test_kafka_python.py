@@ -71,7 +71,7 @@ def test_what_is_produced_with_a_codec_is_stored_in_it_and_read_back(
 
 
 def test_two_members_share_partitions_and_take_over_from_each_other(server: ServerProcess, made: str) -> None:
-    more = {"group_id": made, "session_timeout_ms": 6000, "heartbeat_interval_ms": 200}
+    more = {"group_id": made, "session_timeout_ms": 30_000, "heartbeat_interval_ms": 200}
     one, two = consumer_of(server, made, **more), consumer_of(server, made, **more)
     await_shares([(one, 2)])
     await_shares([(one, 1), (two, 1)])

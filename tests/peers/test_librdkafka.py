@@ -81,7 +81,7 @@ def consumer_of(server: ServerProcess, group: str, **config: object) -> Consumer
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": 6000,
+            "session.timeout.ms": 30_000,
             "heartbeat.interval.ms": 200,
             **config,
         }
