@@ -203,7 +203,7 @@ class Topics(ABC):
         return self._documents[kind]
 
     def tell_documents(self, told: Callable[[Kind], None]) -> None:
-        """Tell of each document at once, and whenever one has changed."""
+        """Call `told` for each document at once, and whenever one has changed."""
         self._told.append(told)
         for kind in Kind:
             told(kind)

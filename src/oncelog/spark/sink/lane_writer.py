@@ -50,7 +50,7 @@ def write_lane(options: SinkOptions, place: LaneTask, iterator: Iterable[pa.Reco
         return lane.finish()
 
 
-class Lane(Protocol):
+class LaneWay(Protocol):
     """The way in which rows of a lane come into the log."""
 
     @property
@@ -90,7 +90,7 @@ class LaneWriter:
         self.sink = due.sink
         held = self._held = HeldProducer(due.connected)
         in_transactions = options.transactional_batches
-        self._lane: Lane = TransactionalLane(due, held) if in_transactions else ClaimedLane(due, held)
+        self._lane: LaneWay = TransactionalLane(due, held) if in_transactions else ClaimedLane(due, held)
         try:
             with self._in_words():
                 due.begin(self._lane.read())
