@@ -472,7 +472,7 @@ class Engine:
             self._report(self.closing.records(Unbatched(topic.name, each.partition), list(each.row)), error)
 
     def _gone(self, partitions: Sequence[Unbatched]) -> None:
-        """Report what was meant for partitions that are gone; what is under way is perhaps stored: nobody leads them."""
+        """Report what was meant for partitions that are gone; what is under way may be stored: nobody leads them."""
         error = KafkaError(KafkaError._UNKNOWN_PARTITION)
         for partition in partitions:
             for records in self.closing.drop(partition):
