@@ -1,6 +1,6 @@
 """Connections by the hosts that they come from, each host's oldest first. Pure.
 
-Whoever comes may be asked which host has most, so that is known at any time.
+Each connection that comes may ask which host has most, so that is known at any time.
 """
 
 from collections.abc import Collection
@@ -19,7 +19,7 @@ V = TypeVar("V", bound=Visitor)
 class Places(Generic[V]):
     def __init__(self) -> None:
         self._by_place: dict[str, dict[V, None]] = {}
-        self._of_size: dict[int, dict[str, None]] = {}  # hosts by how many they have; who has had so many longest first
+        self._of_size: dict[int, dict[str, None]] = {}  # hosts by their count; who has had it longest first
         self._most = 0
 
     def add(self, visitor: V) -> None:
