@@ -19,7 +19,7 @@ V = TypeVar("V", bound=Visitor)
 class Places(Generic[V]):
     def __init__(self) -> None:
         self._by_place: dict[str, dict[V, None]] = {}
-        self._of_size: dict[int, dict[str, None]] = {}  # hosts by their count; who has had it longest first
+        self._of_size: dict[int, dict[str, None]] = {}  # hosts by their number of visitors
         self._most = 0
 
     def add(self, visitor: V) -> None:
