@@ -12,6 +12,7 @@ from bench import (
     life_rows,  # noqa: F401
     table,
     tls_rows,  # noqa: F401
+    transaction_rows,  # noqa: F401
 )
 from bench.arena import KAFKA, Arena
 from bench.command import about_rows, chosen, circumstances, keep, kept_option, need_kafka, read
