@@ -1,7 +1,6 @@
 """Libraries, behind the doors of tests/cluster/stock: a topic, records, a group, transactions."""
 
 import asyncio
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,8 +23,8 @@ from tests.cluster.stock.in_go import SOURCES as FRANZ
 from tests.cluster.stock.in_go import program as franz_program
 from tests.cluster.stock.in_java import JavaMember
 from tests.cluster.stock.in_python import AiokafkaMember, AiokafkaSender, KafkaPythonMember, KafkaPythonSender
-from tests.peers.jars import MissingPeer, kafka_jars, kafka_java
-from tests.peers.matrix.installing import go, go_version, java_version, node, node_version
+from tests.peers.jars import kafka_jars, kafka_java
+from tests.peers.matrix.installing import go, go_version, java_version, node, node_version, on_path
 from tests.peers.matrix.steps import Peer, Step, copied, created, sent_and_read
 
 TOOL_S: Final = 60
@@ -107,10 +106,7 @@ def copying_java(servers: str, source: str, target: str, name: str) -> list[str]
 
 
 def kcat() -> str:
-    found = shutil.which("kcat")
-    if found is None:
-        raise MissingPeer("there is no `kcat` on the path (`apt-get install kcat`)")
-    return found
+    return on_path("kcat", " (`apt-get install kcat`)")
 
 
 def sending_kcat(servers: str, codec: str) -> list[str]:

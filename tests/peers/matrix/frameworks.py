@@ -5,9 +5,11 @@ from typing import Final
 from bench.flow_contestant import BYTEWAX, KINDS, QUIX_FAST, Work
 from tests.peers.jars import POMS, connect_jars, java, mirror_jars, streams_jars
 from tests.peers.matrix.apps import Command, application, copied, counted
-from tests.peers.matrix.installing import java_version, locked_version, python
-from tests.peers.matrix.services import CONNECT, MIRROR, REGISTER, apicurio
-from tests.peers.matrix.steps import Peer
+from tests.peers.matrix.installing import java_version, locked_version, on_path, python
+from tests.peers.matrix.managers import BY_FILES, TOPICCTL
+from tests.peers.matrix.monitors import BY_EXPORTER, BY_KMINION, KAFKA_EXPORTER, KMINION
+from tests.peers.matrix.services import APICURIO_REGISTERS, CONNECT, KARAPACE_REGISTERS, MIRROR, apicurio
+from tests.peers.matrix.steps import Peer, Step
 
 EXACTLY_ONCE: Final = POMS / "streams" / "ExactlyOnce.java"
 COUNTS: Final = "counts by key with state"
@@ -23,6 +25,11 @@ def streams(guarantee: str) -> Command:
         return [java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{streams_jars()}/*", str(EXACTLY_ONCE), *words]
 
     return command
+
+
+def of_others(name: str, program: str, version: str, step: Step) -> Peer:
+    """What no registry has that these tests fetch from: it is run where it is on the path."""
+    return Peer(name=name, version=lambda: version, install=lambda: on_path(program), steps=(step,), is_quick=False)
 
 
 FRAMEWORKS: Final = (
@@ -75,7 +82,10 @@ FRAMEWORKS: Final = (
         name="Apicurio Registry",
         version=lambda: java_version("apicurio", "apicurio-registry-app"),
         install=apicurio,
-        steps=(REGISTER,),
-        is_quick=False,
+        steps=(APICURIO_REGISTERS,),
     ),
+    of_others("Karapace", "karapace", "6.2.0", KARAPACE_REGISTERS),
+    of_others("kminion", KMINION.program, "2.3.5", BY_KMINION),
+    of_others("kafka_exporter", KAFKA_EXPORTER.program, "1.9.0, 953e2f1", BY_EXPORTER),
+    of_others("topicctl", TOPICCTL, "2.0.2", BY_FILES),
 )

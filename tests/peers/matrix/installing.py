@@ -72,6 +72,16 @@ def node_version(package: str) -> str:
     return str(json.loads((NODES / "package.json").read_text())["dependencies"][package])
 
 
+# --- what is there already
+
+
+def on_path(program: str, remedy: str = "") -> str:
+    found = shutil.which(program)
+    if found is None:
+        raise MissingPeer(f"there is no `{program}` on the path{remedy}")
+    return found
+
+
 # --- Java and Python --------------------------------------------------------------------------------------------------
 
 

