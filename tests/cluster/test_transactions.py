@@ -1,99 +1,152 @@
-"""Transactions of a stock client on three brokers, each of which is killed while one is open, or while it ends."""
+"""Transactions of a stock client on three brokers, each of which is killed between any two steps of one."""
 
 from collections.abc import Callable
-from itertools import count
+from contextlib import closing
+from itertools import product
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import oncelog
+from tests.cluster.transacting import PATIENCE_S, Step, again, transact
+from tests.peers.committed import all_committed
+from tests.peers.questions.transacting import state_of
+from tests.raw import RawConnection
 from tests.waiting import until
 
-Config = dict[str, str | int | float | bool]
-PARTITIONS, AT_ONCE, ROUNDS = 3, 30, 12
-TRIES = 20
+PARTITIONS, AT_ONCE = 3, 30
+GROUPS, TRANSACTIONS = 0, 1  # what coordinators are asked for
 
 
-def again(step: Callable[[], object]) -> None:
-    """As a program is told to: what may be tried again is."""
-    for tries in count(1):
-        try:
-            step()
-            return
-        except KafkaException as refusal:
-            if not refusal.args[0].retriable() or tries == TRIES:
-                raise
+class Brokers:
+    """Three of them, and who of them does what."""
+
+    def __init__(self, server: oncelog.Server) -> None:
+        self.server = server
+        self.servers = server.bootstrap_servers
+        self.admin = AdminClient({"bootstrap.servers": self.servers})
+
+    def make_topic(self, name: str, **how: object) -> None:
+        self.admin.create_topics([NewTopic(name, **how)])[name].result()  # type: ignore[arg-type]
+
+    def coordinator(self, key: str, kind: int) -> int:
+        def asked() -> int:
+            try:
+                with RawConnection(self.port(self.some())) as raw:
+                    answer = raw.call("find_coordinator", 3, key=key, key_type=kind)
+            except OSError:  # it is not known yet that it is dead
+                return 0
+            return int(answer.node_id) if answer.error_code.name == "none" else 0
+
+        return until(asked, f"a coordinator of {key}", give_up_seconds=PATIENCE_S)
+
+    def leader(self, topic: str, partition: int) -> int:
+        return int(self.admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions[partition].leader)
+
+    def some(self) -> int:
+        return min(self.admin.list_topics(timeout=PATIENCE_S).brokers)
+
+    def port(self, broker: int) -> int:
+        return int(self.admin.list_topics(timeout=PATIENCE_S).brokers[broker].port)
+
+    def await_all_in_sync(self) -> None:
+        until(self._are_all_in_sync, "all in sync", give_up_seconds=PATIENCE_S)
+
+    def _are_all_in_sync(self) -> bool:
+        topics = self.admin.list_topics(timeout=PATIENCE_S).topics.values()
+        partitions = [each for topic in topics for each in topic.partitions.values()]
+        return all(len(each.isrs) == len(each.replicas) for each in partitions)
 
 
-def transact(producer: Producer, numbers: range, is_kept: bool, meanwhile: Callable[[], None]) -> None:
-    """All of it anew where it has to be aborted."""
-    while True:
-        producer.begin_transaction()
-        for number in numbers:
-            producer.produce("orders", b"%d" % number, partition=number % PARTITIONS)
-        meanwhile()
-        try:
-            again((lambda: producer.commit_transaction(60)) if is_kept else (lambda: producer.abort_transaction(60)))
-            return
-        except KafkaException as refusal:
-            if not refusal.args[0].txn_requires_abort():
-                raise
-            again(lambda: producer.abort_transaction(60))
+def committed_values(servers: str, topic: str, partitions: int) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {index: [] for index in range(partitions)}
+    for message in all_committed(servers, topic, partitions):
+        partition = message.partition()
+        assert partition is not None
+        found[partition].append(int(message.value() or b""))
+    return found
+
+
+def await_committed(servers: str, topic: str, expected: dict[int, list[int]]) -> None:
+    """Markers are brought to the partitions one after the other; what there is meanwhile is where it begins."""
+
+    def is_all() -> bool:
+        found = committed_values(servers, topic, len(expected))
+        assert all(some == expected[index][: len(some)] for index, some in found.items()), (found, expected)
+        return found == expected
+
+    until(is_all, f"all that was committed to {topic}", give_up_seconds=PATIENCE_S)
 
 
 @pytest.mark.thorough
-def test_all_of_a_transaction_is_there_or_nothing_though_every_broker_is_killed() -> None:
+@pytest.mark.timeout(600)
+def test_all_of_a_transaction_is_there_or_nothing_whoever_is_killed_between_two_steps() -> None:
+    """Records and an offset. Killed at each step are who coordinates, who leads what is written to, and who has the
+    group. Every third transaction is aborted."""
     with oncelog.Server(brokers=3) as server:
-        config: Config = {"bootstrap.servers": server.bootstrap_servers}
-        admin = AdminClient(config)
-        for made in admin.create_topics([NewTopic("orders", PARTITIONS)]).values():
-            made.result()
-        producer = Producer({**config, "transactional.id": "writer"})
-        again(lambda: producer.init_transactions(60))
-        down: list[int] = []
-
-        def kill_another() -> None:
-            for broker in down:
-                server.start(broker)
-            down[:] = [down[0] % 3 + 1 if down else 1]
-            until(lambda: all_are_in_sync(admin), "all in sync")
-            server.kill(down[0])
-
+        brokers = Brokers(server)
+        brokers.make_topic("orders", num_partitions=PARTITIONS)
+        producer = Producer({"bootstrap.servers": brokers.servers, "transactional.id": "writer"})
+        again(lambda: producer.init_transactions(PATIENCE_S))
+        victims: dict[str, Callable[[], int]] = {
+            "who coordinates": lambda: brokers.coordinator("writer", TRANSACTIONS),
+            "who leads": lambda: brokers.leader("orders", 0),
+            "who has the group": lambda: brokers.coordinator("g", GROUPS),
+        }
         expected: dict[int, list[int]] = {index: [] for index in range(PARTITIONS)}
-        for place in range(ROUNDS):
-            numbers, is_kept = range(place * AT_ONCE, (place + 1) * AT_ONCE), place % 3 != 2
-            if is_kept:
-                for number in numbers:
-                    expected[number % PARTITIONS].append(number)
-            transact(producer, numbers, is_kept, kill_another if place % 2 else lambda: None)
-        assert read_committed(config, sum(map(len, expected.values()))) == expected
+        offset = -1001  # none
+        with closing(Consumer({"bootstrap.servers": brokers.servers, "group.id": "g"})) as consumer:
+            for place, (find, at) in enumerate(product(victims.values(), Step)):
+                brokers.await_all_in_sync()
+                killed: list[int] = []
+
+                def kill(step: Step, at: Step = at, find: Callable[[], int] = find, killed: list[int] = killed) -> None:
+                    if step is at and not killed:
+                        killed.append(find())
+                        server.kill(killed[0])
+
+                numbers, is_kept = range(place * AT_ONCE, (place + 1) * AT_ONCE), place % 3 != 2
+                records = [("orders", number % PARTITIONS, b"%d" % number) for number in numbers]
+                offsets = [TopicPartition("orders", 0, place)], consumer.consumer_group_metadata()
+                transact(producer, records, is_kept=is_kept, meanwhile=kill, offsets=offsets)
+                if is_kept:
+                    offset = place
+                    for number in numbers:
+                        expected[number % PARTITIONS].append(number)
+                (told,) = consumer.committed([TopicPartition("orders", 0)], PATIENCE_S)
+                assert told.offset == offset, (place, at)
+                server.start(killed[0])
+        await_committed(brokers.servers, "orders", expected)
 
 
-def all_are_in_sync(admin: AdminClient) -> bool:
-    topics = admin.list_topics(timeout=60).topics.values()
-    return all(len(each.isrs) == 3 for topic in topics for each in topic.partitions.values())
+@pytest.mark.thorough
+def test_what_was_decided_is_brought_to_its_partitions_by_the_next_coordinator() -> None:
+    """One of them was away when it was decided, so it has no marker when the coordinator dies."""
+    with oncelog.Server(brokers=3) as server:
+        brokers = Brokers(server)
+        producer = Producer({"bootstrap.servers": brokers.servers, "transactional.id": "writer"})
+        again(lambda: producer.init_transactions(PATIENCE_S))
+        former = brokers.coordinator("writer", TRANSACTIONS)
+        away = former % 3 + 1
+        brokers.make_topic("near", num_partitions=1)
+        brokers.make_topic("far", num_partitions=1, replica_assignment=[[away]])
+        brokers.await_all_in_sync()
 
+        def go(step: Step) -> None:
+            if step is Step.SENT:
+                server.kill(away)
 
-def read_committed(config: Config, count: int) -> dict[int, list[int]]:
-    """The end of each partition, so that nothing is behind what is expected."""
-    reader = Consumer({**config, "group.id": "audit", "enable.partition.eof": True})
-    reader.assign([TopicPartition("orders", index, 0) for index in range(PARTITIONS)])
-    found: dict[int, list[int]] = {index: [] for index in range(PARTITIONS)}
-    ended: set[int] = set()
-
-    def take() -> bool:
-        for message in reader.consume(1_000, 0.2):
-            index = message.partition()
-            assert index is not None
-            if message.error() is None:
-                found[index].append(int(message.value() or b""))
-            else:
-                ended.add(index)
-        return len(ended) == PARTITIONS and sum(map(len, found.values())) >= count
-
-    try:
-        until(take, "all that was committed", give_up_seconds=60)
-    finally:
-        reader.close()
-    return found
+        records = [(topic, 0, b"%d" % number) for number in range(AT_ONCE) for topic in ("near", "far")]
+        transact(producer, records, is_kept=True, meanwhile=go)
+        with RawConnection(brokers.port(former)) as raw:
+            assert state_of(raw, "writer") == "PrepareCommit"
+        server.kill(former)
+        server.start(away)
+        for topic in ("near", "far"):
+            await_committed(brokers.servers, topic, {0: list(range(AT_ONCE))})
+        assert brokers.coordinator("writer", TRANSACTIONS) != former
+        server.start(former)
+        brokers.await_all_in_sync()
+        transact(producer, [("far", 0, b"0")], is_kept=True)
+        await_committed(brokers.servers, "far", {0: [*range(AT_ONCE), 0]})

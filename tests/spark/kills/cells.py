@@ -84,12 +84,18 @@ def kill_savers(pipeline: Pipeline, driver: Driver, controller: Controller) -> l
     return cells
 
 
-def kill_servers(pipeline: Pipeline, driver: Driver, controller: Controller, server: ServerProcess) -> list[Cell]:
+def kill_servers(
+    pipeline: Pipeline,
+    driver: Driver,
+    controller: Controller,
+    server: ServerProcess,
+    each: Sequence[str] = EVERY_STEP,
+) -> list[Cell]:
     """The server dies while lane 0, or the driver, stands at each step; the query goes on by itself when it is back."""
     cells = []
-    stop = at_step(controller, EVERY_STEP[0])
+    stop = at_step(controller, each[0])
     request = driver.run(pipeline.query())
-    for following in (*EVERY_STEP[1:], None):
+    for following in (*each[1:], None):
         visit = stop.reached(request)
         cells.append(Cell.of("server", visit))
         server.kill()

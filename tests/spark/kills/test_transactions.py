@@ -1,15 +1,18 @@
 """`transactional.batches` while each process dies at each step: a reader of committed records never sees part of a
-batch, and in the end every row once."""
+batch, and in the end every row once. And a query that reads committed records, killed with its server."""
 
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from oncelog.spark.sink import milestones
+from tests.cluster.transacting import PATIENCE_S, again, transact
 from tests.peers.committed import all_committed
 from tests.peers.server_process import ServerProcess
-from tests.spark.kills.cells import DRIVER_STEPS, kill_drivers, kill_workers
+from tests.spark.kills.cells import DRIVER_STEPS, kill_drivers, kill_servers, kill_workers
 from tests.spark.kills.control import Controller
 from tests.spark.kills.driver import Driver
 from tests.spark.kills.pipeline import Pipeline
@@ -93,4 +96,43 @@ def test_an_executor_killed_in_a_batch_shows_no_part_of_it(
             stop = shared_controller.at(following, batch=visit.facts["batch"] + 1)
         visit.kill_jvm()
     request.wait()
+    pipeline.check()
+
+
+A_TRANSACTION = 100
+
+
+class OfCommitted(Pipeline):
+    """Of each number that it reads there is an aborted one before it."""
+
+    def __init__(self, folder: Path, server: ServerProcess, rows: int) -> None:
+        reading = {"kafka.isolation.level": "read_committed"}
+        super().__init__(folder, server, "committed", rows=rows, rows_a_batch=2 * A_BATCH, reading=reading)
+
+    def more(self, rows: int, only: Collection[int] | None = None) -> None:
+        producer = Producer({"bootstrap.servers": self.address, "transactional.id": self.read})
+        again(lambda: producer.init_transactions(PATIENCE_S))
+        first = sum(self._counts)
+        for start in range(first, first + rows, A_TRANSACTION):
+            for is_kept in (False, True):
+                numbers = range(start, start + A_TRANSACTION)
+                transact(producer, [(self.read, each % 2, b"%d" % each) for each in numbers], is_kept=is_kept)
+        self._counts[0] += rows
+
+    def check(self) -> None:
+        seen = Counter(int(each.value() or b"") for each in all_committed(self.address, self.write, 3))
+        assert seen == Counter(range(sum(self._counts)))
+
+
+@pytest.mark.thorough
+def test_a_query_of_committed_records_repeats_nothing_though_its_server_and_its_driver_are_killed(
+    tmp_path: Path, mortal: ServerProcess, driver: Driver, shared_controller: Controller
+) -> None:
+    pipeline = OfCommitted(tmp_path, mortal, 3 * A_BATCH)
+    steps = (milestones.SENT, milestones.BEFORE_SAVE)
+    assert [each.step for each in kill_servers(pipeline, driver, shared_controller, mortal, steps)] == list(steps)
+    pipeline.check()
+    pipeline.more(4 * A_BATCH)
+    steps = (milestones.SENT, milestones.SAVED)
+    assert [each.step for each in kill_drivers(pipeline, driver, shared_controller, steps)] == list(steps)
     pipeline.check()
