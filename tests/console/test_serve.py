@@ -55,7 +55,7 @@ def test_a_port_that_is_taken_is_refused_in_one_line(tmp_path: Path) -> None:
     said = refusal(command, tmp_path / "data")
     assert said.startswith(f"Error: cannot listen on 127.0.0.1:{port}: ")
     assert not (tmp_path / "data").exists()
-    (tmp_path / "data").mkdir()
+    (tmp_path / "data").mkdir(0o700)  # else the log has a line about it
     assert refusal(command, tmp_path / "data").startswith(f"Error: cannot serve the page on 127.0.0.1:{port}: ")
 
 

@@ -18,6 +18,7 @@ from oncelog.console.connection import MOST_CONNECTIONS
 from oncelog.console.serving import Console
 from oncelog.embedded import Server
 from oncelog.security.documents import Kind
+from oncelog.security.failures import Failures
 from oncelog.security.operations import Operation, Resource
 from oncelog.security.scram import Found
 from oncelog.server.users import add_user
@@ -227,6 +228,7 @@ def test_a_failure_is_answered_when_its_time_has_come(
         waits.append(seconds)
 
     monkeypatch.setattr(broker, "clock", clock)
+    monkeypatch.setattr(broker, "failures", Failures(60))  # those of tests before were noted by another clock
     monkeypatch.setattr(broker.passwords, "look", look)
     monkeypatch.setattr("oncelog.server.web_proofs.asyncio", SimpleNamespace(sleep=sleep))  # all others must sleep
     monkeypatch.setattr(broker.settings, "connection_failed_authentication_delay_ms", 10_000)
