@@ -3,6 +3,7 @@
 Exit codes: 0 everything is whole, 1 something is damaged, 2 nothing could be checked.
 """
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,12 +43,13 @@ def command(data: Path, quiet: bool, cut: str | None) -> None:
     from oncelog.cluster.file import UnfitFolder, refuse_unused
     from oncelog.cluster.folder_checking import check_folder
     from oncelog.cluster.folder_lock import FolderInUse, no_server_in
-    from oncelog.cluster.replica_comparing import check_cluster, holds_brokers
+    from oncelog.cluster.replica_comparing import brokers_in, check_cluster, holds_brokers
     from oncelog.log.disk import RealDisk
 
     damaged = places = size_bytes = records = 0
     try:
-        with no_server_in(str(data)):
+        with ExitStack() as held:
+            held.enter_context(no_server_in(str(data)))
             if cut is not None:
                 _cut(data, cut)
                 return
@@ -55,6 +57,8 @@ def command(data: Path, quiet: bool, cut: str | None) -> None:
             is_cluster = holds_brokers(disk, str(data))
             if not is_cluster:
                 refuse_unused(disk, str(data))
+            for broker in brokers_in(disk, str(data)) if is_cluster else ():
+                held.enter_context(no_server_in(f"{data}/{broker}"))
             check = check_cluster if is_cluster else check_folder
             for checked in check(disk, str(data)):
                 _tell(checked, quiet)

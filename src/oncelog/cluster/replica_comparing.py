@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from crc32c import crc32c
 
-from oncelog.cluster.file import META_FILE, TREE_FOLDER
+from oncelog.cluster.file import META_FILE, TREE_FOLDER, DamagedFolder, UnfitFolder, read_state
 from oncelog.cluster.folder_checking import check_folder
 from oncelog.log.disk import Disk
 from oncelog.log.names import CLEANER_FILE, SNAPSHOT, offsets_of
@@ -34,16 +34,31 @@ class _Copy:
 
 
 def holds_brokers(disk: Disk, folder: str) -> bool:
-    """Whether it is what `oncelog cluster start` was given. The tree is not in it where brokers agree in ZooKeeper."""
+    """Whether it is what `oncelog cluster start` was given. Where brokers agree in ZooKeeper the tree is not in it. All are
+    of one cluster then, and not servers that have nothing to do with each other."""
     names = disk.listdir(folder)
-    are_there = any(disk.exists(f"{folder}/{name}/{META_FILE}") for name in names if name.isdigit())
-    return TREE_FOLDER in names or (META_FILE not in names and are_there)
+    if TREE_FOLDER in names:
+        return True
+    brokers = [broker for broker in brokers_in(disk, folder) if disk.exists(f"{folder}/{broker}/{META_FILE}")]
+    clusters = {_cluster_of(disk, f"{folder}/{broker}") for broker in brokers} - {None}  # a damaged one is told later
+    return META_FILE not in names and bool(brokers) and len(clusters) <= 1
+
+
+def brokers_in(disk: Disk, folder: str) -> list[str]:
+    return sorted(name for name in disk.listdir(folder) if name.isdigit())
+
+
+def _cluster_of(disk: Disk, folder: str) -> str | None:
+    try:
+        return str(read_state(disk, folder)["cluster_id"])
+    except (DamagedFolder, UnfitFolder):
+        return None
 
 
 def check_cluster(disk: Disk, folder: str) -> Iterator[Checked]:
     """Each broker's folder, and then each partition that several have."""
     copies: dict[str, list[_Copy]] = {}
-    for broker in sorted(name for name in disk.listdir(folder) if name.isdigit()):
+    for broker in brokers_in(disk, folder):
         own: dict[str, _Copy] = {}
         for checked in check_folder(disk, f"{folder}/{broker}", _copying(own, broker)):
             copy = own.get(checked.name)
