@@ -156,3 +156,13 @@ def test_where_the_disk_is_waited_for_others_are_told_of_what_is_flushed_alone()
     assert (log.next_offset, log.safe_offset, log.high_watermark) == (2, 1, 0)
     log.truncate_to(0)
     assert log.safe_offset == 0
+
+
+def test_of_a_log_that_begins_anew_nothing_is_flushed() -> None:
+    """Else a leader would count what it has not brought to the disk."""
+    log = open_log(MemoryDisk(), replace(SMALL, flush=Flush.EVERY), replicated=True)
+    put(log, b"a")
+    log.flush()
+    log.begin_anew(b"", NOW)
+    put(log, b"b")
+    assert (log.next_offset, log.safe_offset) == (1, 0)

@@ -93,6 +93,7 @@ class Extent:
 
     def begin_at(self, offset: int, active: Segment) -> None:
         self.log_start_offset = self.next_offset = self.high_watermark = offset
+        self.flushed_offset = min(self.flushed_offset, offset)
         self._capture(active)
 
     def check(self, offset: int) -> None:
