@@ -23,7 +23,7 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What a pipeline on Spark came to."""
+    """What is asked of a pipeline on Spark."""
 
     sink: str = DIRECT
     is_cluster: bool = False  # executors of their own, where otherwise all tasks run beside the driver

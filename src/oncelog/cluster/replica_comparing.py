@@ -34,8 +34,8 @@ class _Copy:
 
 
 def holds_brokers(disk: Disk, folder: str) -> bool:
-    """Whether it is what `oncelog cluster start` was given. Where brokers agree in ZooKeeper the tree is not in it. All are
-    of one cluster then, and not servers that have nothing to do with each other."""
+    """Whether it is what `oncelog cluster start` was given. With ZooKeeper the tree is not in it: then all are of one
+    cluster, and not servers that have nothing to do with each other."""
     names = disk.listdir(folder)
     if TREE_FOLDER in names:
         return True

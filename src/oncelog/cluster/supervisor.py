@@ -293,10 +293,11 @@ class Supervisor:
         """In turns: others are served, and the session goes on, while many logs are opened."""
         is_any_closed = bool(self._leaving)
         while self._leaving:  # before another topic of that name has its folders
-            for partition in self._leaving[-1].partitions:
+            topic = self._leaving[-1]
+            for partition in topic.partitions:
                 await self._close(partition)
                 await self._turns.pause()
-            self._leaving.pop()
+            self._leaving.remove(topic)
         for held in list(self._held.values()):
             for partition, state in zip(held.topic.partitions, held.document.partitions, strict=False):
                 if self._is_to_be_open(state) == partition.is_open:

@@ -204,6 +204,7 @@ class _Session:
         self._seen: set[str] = set()  # paths that have a watch, of nodes that are there or were
         self._heart: asyncio.Task[None] | None = None
         self._stopped: asyncio.Future[None] | None = None
+        self._stopping = threading.Lock()
         self._sent_ms = self._clock.now().monotonic_ms
         self._is_lost = False
         self.is_connected = False
@@ -238,10 +239,11 @@ class _Session:
 
     def _stop(self) -> None:
         self._ended.set()
-        with suppress(KazooException, OSError, AttributeError):  # AttributeError: where it never had a connection
-            self._client.stop()
-        with suppress(Exception):  # kazoo raises one of no other kind where its thread still waits for a server
-            self._client.close()
+        with self._stopping:  # a second caller waits until it is over
+            with suppress(KazooException, OSError, AttributeError):  # AttributeError: where it never had a connection
+                self._client.stop()
+            with suppress(Exception):  # kazoo raises one of no other kind where its thread still waits for a server
+                self._client.close()
 
     # Its life
 

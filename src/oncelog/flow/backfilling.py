@@ -5,6 +5,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
+from oncelog.arguments import number_within
 from oncelog.flow.parts import EARLIEST, Branch, Node, Part
 from oncelog.flow.program import Program
 from oncelog.flow.topics import Dead, Topic
@@ -97,6 +98,8 @@ def beside(
 ) -> Program:
     """What it passes `through` are topics of its own too. `since_ms` and `until_ms`: of its inputs that were, by the
     times that the log has for them."""
+    since_ms = None if since_ms is None else number_within("since_ms", since_ms, 0)
+    until_ms = None if until_ms is None else number_within("until_ms", until_ms, 0)
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
         raise ValueError(f"flow {program.name}, backfill {name}: nothing is since {since_ms} and before {until_ms}")
     moved, found = Moved(program, name, into), copy(program)

@@ -1,4 +1,4 @@
-"""How long this holder may send, and others with other code; and how old it is what was heard of the journal."""
+"""Until when this holder may send, and others with other code; and when the journal was last heard to be its own."""
 
 from oncelog.flow.cell_context import CellContext
 from oncelog.flow.journal import Journal
@@ -46,7 +46,7 @@ class Deadlines:
 
     @property
     def goodbye_ms(self) -> int:
-        """How long the goodbye of others is waited for."""
+        """Until when the goodbye of others is waited for."""
         return min(self.awaits_until_ms or 0, self.others_until_ms)
 
     @property

@@ -95,7 +95,7 @@ class Replica:
     def change(self, peers: Peers, now_ms: int) -> Proposal | None:
         """What the tree should say of it instead, if it is for this broker to say."""
         state = self.state
-        if self.log.refuses:
+        if self.log.refuses and self.log.offline is None:
             self.log.try_disk(now_ms)
         if state is None or self._me not in peers or self._me not in state.replicas:
             return None

@@ -16,7 +16,7 @@ _DAEMON: Final = "pyspark.daemon"
 
 
 def end_quietly() -> None:
-    """End idle workers, in a worker also the one that runs. Anywhere else this does nothing."""
+    """Let idle workers end without a traceback, in a worker also the one that runs. Anywhere else this does nothing."""
     daemon: Any = sys.modules.get("__main__")
     specification = getattr(daemon, "__spec__", None)
     if specification is None or specification.name != _DAEMON:

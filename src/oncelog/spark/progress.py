@@ -144,7 +144,7 @@ def bar(stages: Sequence[Stage], took_ms: int) -> str:
 
 
 def short_bar(stages: Sequence[Stage]) -> str:
-    """A bar for a line that says much already: `[===> ] 12/40`"""
+    """A bar for a line that says much already: `[===>      ] 12/40`"""
     tasks, done = sum(stage.tasks for stage in stages), sum(stage.done for stage in stages)
     return f"[{_drawn(done, tasks, SHORT_BAR_CELLS)}] {done:,}/{tasks:,}"
 

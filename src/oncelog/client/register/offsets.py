@@ -53,7 +53,7 @@ class OffsetsKeeper:
         return self._member is not None
 
     def forget(self) -> None:
-        """Look again at what the group holds, before anything is committed."""
+        """Forget what was known of the group: the next commit looks before it writes."""
         self._member = None
 
     async def _ask(self, name: str, build: Any, versions: tuple[int, int], *, purpose: str = "") -> Any:

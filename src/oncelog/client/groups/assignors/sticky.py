@@ -48,7 +48,7 @@ class CooperativeStickyAssignor:
     is_cooperative = True
 
     def userdata(self, previous: frozenset[AnyPlace], generation: int) -> bytes:
-        """What the member has, for leaders that are too old to read the generation where it stands now."""
+        """The generation, for leaders that are too old to read it where it stands now."""
         return _int32.pack(generation)
 
     def assign(self, counts: Counts, members: Sequence[Candidate]) -> Shares:
