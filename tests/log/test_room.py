@@ -23,7 +23,9 @@ def test_it_is_tried_by_writing_and_nothing_stays(disk: MemoryDisk) -> None:
     assert not Room(disk).is_there("data/none", 0)
 
 
-def test_many_logs_that_wait_for_room_ask_the_disk_now_and_then(disk: MemoryDisk) -> None:
+def test_many_logs_that_wait_for_room_ask_the_disk_now_and_then(
+    disk: MemoryDisk, caplog: pytest.LogCaptureFixture
+) -> None:
     room, before = Room(disk), disk.operations
     disk.capacity_bytes = 0
     for _ in range(2_000):
@@ -37,6 +39,11 @@ def test_many_logs_that_wait_for_room_ask_the_disk_now_and_then(disk: MemoryDisk
     assert disk.operations - before < 3 * once
     disk.capacity_bytes = 0
     assert not room.is_there("data/orders-0", AGAIN_MS + TRUE_FOR_MS)
+    assert [message.split(": the disk takes ")[1][:7] for message in caplog.messages] == [
+        "nothing",
+        "somethi",
+        "nothing",
+    ]
 
 
 def test_a_log_refuses_until_an_append_or_a_try_succeeds() -> None:

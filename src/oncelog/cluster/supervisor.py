@@ -293,8 +293,7 @@ class Supervisor:
         """In turns: others are served, and the session goes on, while many logs are opened."""
         is_any_closed = bool(self._leaving)
         while self._leaving:  # before another topic of that name has its folders
-            topic = self._leaving[-1]
-            for partition in topic.partitions:
+            for partition in (topic := self._leaving[-1]).partitions:
                 await self._close(partition)
                 await self._turns.pause()
             self._leaving.remove(topic)
