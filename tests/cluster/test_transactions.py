@@ -130,7 +130,8 @@ def test_what_was_decided_is_brought_to_its_partitions_by_the_next_coordinator()
         former = brokers.coordinator("writer", TRANSACTIONS)
         away = former % 3 + 1
         brokers.make_topic("near", num_partitions=1)
-        brokers.make_topic("far", num_partitions=1, replica_assignment=[[away]])
+        one_copy = {"min.insync.replicas": "1"}
+        brokers.make_topic("far", num_partitions=1, replica_assignment=[[away]], config=one_copy)
         brokers.await_all_in_sync()
 
         def go(step: Step) -> None:
