@@ -3,7 +3,7 @@
 import numpy as np
 
 from oncelog.chaos.audit import Audit
-from oncelog.chaos.outcome import LEAST_UNDER_WAY, Options, Outcome, Verdict
+from oncelog.chaos.outcome import Options, Outcome, Verdict
 from oncelog.chaos.plan import Target
 from oncelog.chaos.report import verdict_in_words
 
@@ -41,8 +41,3 @@ def test_what_was_asked_for_and_never_came_about_is_named() -> None:
     found = outcome_of(confirmed=10, targets=frozenset({Target.LEADER}))
     assert found.verdict is Verdict.INCONCLUSIVE
     assert verdict_in_words(found).startswith("inconclusive: these faults never met work under way: leader.")
-
-
-def test_no_more_is_under_way_than_comes_between_two_faults_but_batches_stay_batches() -> None:
-    assert Options(messages=1, every=10_000).most_under_way == 10_000
-    assert Options(messages=1, every=1).most_under_way == LEAST_UNDER_WAY

@@ -62,7 +62,3 @@ def test_what_lies_before_a_saved_position_was_told_before_it_was_saved(
     assert [position for position, _ in saved] == [0, 1, sending.POLL_EVERY + 1, 2 * sending.POLL_EVERY + 1]
     for position, told_by_then in saved:
         assert told_by_then == list(range(position))
-
-
-def test_a_client_takes_no_more_than_may_be_under_way() -> None:
-    assert Order("librdkafka", "", "t", 1, 10, most_under_way=7).properties["queue.buffering.max.messages"] == 7

@@ -226,7 +226,6 @@ class Experiment:
                 messages=options.messages,
                 is_idempotent=options.is_idempotent,
                 linger_ms=options.linger_ms,
-                most_under_way=options.most_under_way,
                 state=str(self._folder / "producer.json") if Target.PRODUCER in options.targets else "",
                 rate=options.rate,
                 until_s=wall_s() + options.seconds if options.seconds else 0.0,

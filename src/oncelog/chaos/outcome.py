@@ -4,13 +4,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from oncelog.chaos.audit import Result
 from oncelog.chaos.plan import Event, Target
 from oncelog.chaos.sinks import DIRECT
-
-LEAST_UNDER_WAY: Final = 1_000  # fewer would make a batch of each message
 
 
 class Verdict(IntEnum):
@@ -50,12 +48,6 @@ class Options:
     seconds: float = 0.0  # then nothing more is sent; 0 for until all were
     kafka_libs: str = ""  # the jars of Kafka's Java client, where that sends
     spark: Pipeline | None = None  # goes on from what was sent
-
-    @property
-    def most_under_way(self) -> int:
-        """Messages that the client has taken and not confirmed. Faults count what is confirmed: who takes long to get
-        in, and has taken everything meanwhile, would send it in a few requests with no fault among them."""
-        return max(self.every, LEAST_UNDER_WAY)
 
 
 @dataclass(frozen=True, slots=True)

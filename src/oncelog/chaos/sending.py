@@ -41,7 +41,6 @@ class Order:
     messages: int
     is_idempotent: bool = True
     linger_ms: int = 5
-    most_under_way: int = 100_000  # messages that the client has taken and not confirmed
     state: str = ""  # the file to save to, and to go on from
     rate: int = 0  # messages a second at most
     until_s: float = 0.0  # since 1970: then nothing more is sent
@@ -58,7 +57,6 @@ class Order:
             "bootstrap.servers": self.servers,
             "enable.idempotence": self.is_idempotent,
             "linger.ms": self.linger_ms,
-            "queue.buffering.max.messages": self.most_under_way,
             "acks": "all",
             **RECONNECT,
         }
