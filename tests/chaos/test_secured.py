@@ -178,8 +178,8 @@ def test_a_pipeline_reads_and_writes(request: pytest.FixtureRequest, tmp_path: P
 @pytest.mark.parametrize(
     ("sink", "more"),
     [
-        ("direct", {"messages": 120_000, "rate": 20_000, "every": 22_000, "seed": 17}),
-        ("sealed", {"messages": 120_000, "rate": 20_000, "every": 22_000, "seed": 17}),
+        ("direct", {"messages": 120_000, "rate": 10_000, "every": 22_000, "seed": 17}),
+        ("sealed", {"messages": 120_000, "rate": 10_000, "every": 22_000, "seed": 17}),
         ("flow", {"messages": 72_000, "rate": 5_000, "every": 12_000}),
     ],
 )
@@ -194,7 +194,7 @@ def test_whoever_of_a_pipeline_is_killed_gets_in_again(
         looking_for(config["sasl.password"], set()),
         topic=f"killed-{sink}",
         targets=targets,
-        spark=Pipeline(sink=sink, rows_a_batch=40_000),
+        spark=Pipeline(sink=sink, rows_a_batch=10_000),  # so that there is work to be killed behind a restart, too
         **more,
     )
     assert found.verdict is Verdict.EXACT, lines(found)
