@@ -6,6 +6,7 @@ was given is named by its type alone, since a password may stand in it.
 
 from numbers import Real
 from operator import index
+from typing import SupportsIndex
 
 
 def check_kind(what: str, given: object, kinds: type | tuple[type, ...], takes: str) -> None:
@@ -21,9 +22,11 @@ def as_whole(given: object) -> int | None:
         return given
     if type(given).__name__ in ("bool", "bool_"):  # numpy's own has an index up to 2.2; a server imports no numpy
         return None
+    if not isinstance(given, SupportsIndex):
+        return None
     try:
-        return index(given)  # type: ignore[arg-type]
-    except TypeError:
+        return index(given)
+    except TypeError:  # an array of several numbers
         return None
 
 

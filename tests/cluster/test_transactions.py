@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import closing
 from itertools import product
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -27,8 +28,8 @@ class Brokers:
         self.servers = server.bootstrap_servers
         self.admin = AdminClient({"bootstrap.servers": self.servers})
 
-    def make_topic(self, name: str, **how: object) -> None:
-        self.admin.create_topics([NewTopic(name, **how)])[name].result()  # type: ignore[arg-type]
+    def make_topic(self, name: str, **how: Any) -> None:
+        self.admin.create_topics([NewTopic(name, **how)])[name].result()
 
     def coordinator(self, key: str, kind: int) -> int:
         def asked() -> int:

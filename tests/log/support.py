@@ -8,6 +8,7 @@ from oncelog.log.checkpoint import Checkpointer
 from oncelog.log.config import LogConfig
 from oncelog.log.disk import Disk
 from oncelog.log.partition import PartitionLog, Staged
+from oncelog.log.partition_checking import check_partition
 from oncelog.producers import ProducerMap
 from oncelog.records.build import build_batch
 from oncelog.records.errors import InvalidRecord
@@ -122,6 +123,23 @@ def note_end(log: PartitionLog) -> None:
     note = log.begin_note()
     if note is not None:
         note()
+
+
+def put_in_the_place_of(path: str, disk: Disk, data: bytes) -> None:
+    """As somebody does who copies another file there."""
+    file = disk.open(path, write=True)
+    file.truncate(0)
+    file.pwritev([data], 0)
+
+
+def check_refused(disk: Disk, config: LogConfig, why: str, *, stayed_up: bool) -> None:
+    """A check says so, a start as well, and nothing is changed."""
+    before = contents(disk)
+    (damage,) = check_partition(disk, FOLDER, stayed_up=stayed_up).damage
+    assert why in damage
+    offline = open_log(disk, config, stayed_up=stayed_up).offline
+    assert offline is not None and why in offline
+    assert contents(disk) == before
 
 
 def contents(disk: Disk) -> dict[str, bytes]:

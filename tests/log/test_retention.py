@@ -302,7 +302,9 @@ def test_a_log_that_is_cut_back_or_closed_between_two_steps_loses_nothing_else(s
     assert values_in(log)[-11:] == [*(b"%d" % number for number in range(30, 40)), b"again"]
 
 
-def test_a_log_is_brought_to_the_disk_once_for_many_starts_within_what_is_there() -> None:
+def test_a_log_is_brought_to_the_disk_once_for_many_starts_within_what_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     disk = MemoryDisk()
     log = open_log(disk, LogConfig(retention_ms=-1))
     for number in range(20):
@@ -315,7 +317,7 @@ def test_a_log_is_brought_to_the_disk_once_for_many_starts_within_what_is_there(
             flushed.append(path)
         return step(operation, path)
 
-    disk.step = watched  # type: ignore[method-assign]
+    monkeypatch.setattr(disk, "step", watched)
     for offset in range(1, 20):
         log.delete_before(offset)
     assert len(flushed) == 1

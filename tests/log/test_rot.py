@@ -21,7 +21,21 @@ from oncelog.log.search import whole_behind
 from oncelog.log.verdict import Ending, Known, Written, damage_of
 from oncelog.records.errors import InvalidRecord
 from tests.log.memory_disk import MemoryDisk
-from tests.log.support import FOLDER, LEASED, NOW, SMALL, contents, note_end, open_log, put, records_in, seed, values_in
+from tests.log.support import (
+    FOLDER,
+    LEASED,
+    NOW,
+    SMALL,
+    check_refused,
+    contents,
+    note_end,
+    open_log,
+    put,
+    put_in_the_place_of,
+    records_in,
+    seed,
+    values_in,
+)
 
 LARGE = LogConfig(retention_ms=-1, index_interval_bytes=200)
 EVERY = replace(SMALL, flush=Flush.EVERY)
@@ -346,15 +360,8 @@ def test_another_partitions_log_in_the_place_of_what_was_flushed_is_seen(count: 
     path = log.segments.active.log_path
     data = other.open(another.segments.active.log_path).pread(1 << 20, 0)
     found = disk.crash(keep_all=stayed_up)
-    file = found.open(path, write=True)
-    file.truncate(0)
-    file.pwritev([data], 0)
-    before = contents(found)
-    (damage,) = check_partition(found, FOLDER, stayed_up=stayed_up).damage
-    assert "is not what was written: offset 39" in damage
-    offline = open_log(found, LARGE_EVERY, stayed_up=stayed_up).offline
-    assert offline is not None and "is not what was written: offset 39" in offline
-    assert contents(found) == before
+    put_in_the_place_of(path, found, data)
+    check_refused(found, LARGE_EVERY, "is not what was written: offset 39", stayed_up=stayed_up)
 
 
 def test_a_log_that_is_cut_back_forgets_what_was_flushed() -> None:

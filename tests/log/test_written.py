@@ -15,7 +15,18 @@ from oncelog.log.partition import PartitionLog
 from oncelog.log.partition_checking import check_partition
 from oncelog.records.header import headers
 from tests.log.memory_disk import MemoryDisk
-from tests.log.support import FOLDER, LEASED, NOW, SMALL, contents, note_end, open_log, put
+from tests.log.support import (
+    FOLDER,
+    LEASED,
+    NOW,
+    SMALL,
+    check_refused,
+    contents,
+    note_end,
+    open_log,
+    put,
+    put_in_the_place_of,
+)
 
 LARGE = LogConfig(retention_ms=-1, index_interval_bytes=200)
 OF_AN_EARLIER_BOOT = "written is damaged or of an earlier boot; a start does without it"
@@ -89,15 +100,8 @@ def test_another_partitions_log_in_the_place_of_one_is_seen_before_any_recovery_
     path = log.segments.active.log_path
     data = other.open(written.segments.active.log_path).pread(1 << 20, 0)
     found = disk.crash(keep_all=True)
-    file = found.open(path, write=True)
-    file.truncate(0)
-    file.pwritev([data[:-1]], 0)
-    before = contents(found)
-    (damage,) = check_partition(found, FOLDER, stayed_up=True).damage
-    assert "is not what was written: offset 39" in damage
-    offline = open_log(found, LARGE, stayed_up=True).offline
-    assert offline is not None and "is not what was written: offset 39" in offline
-    assert contents(found) == before
+    put_in_the_place_of(path, found, data[:-1])
+    check_refused(found, LARGE, "is not what was written: offset 39", stayed_up=True)
 
 
 @pytest.mark.parametrize("per_batch", [1, 3])

@@ -124,7 +124,7 @@ class Flow:
     ) -> None:
         """Run in this process, until Ctrl-C or SIGTERM; with `until="end"` up to where its inputs end now. A run with a
         `run_id` that was begun before is the same run and has its ends; one that is finished is not repeated.
-        A run with `until` that a signal stops early raises SystemExit, so that nobody takes it for finished.
+        A run with `until` that a signal stops early raises SystemExit, as it has not finished.
         `metrics="HOST:PORT"`: Prometheus text is served at /metrics there.
 
         With a Spark session the cells are at work in Spark's tasks: `tasks=` says in how many at a time, by default all

@@ -246,7 +246,7 @@ class Engine:
         loop.call_later(STOP_S, self.done.set)
 
     async def close(self) -> None:
-        """Close it when it is done. Raises FlowFailed where cells stopped that nobody asked to."""
+        """Close it when it is done. Raises FlowFailed where cells stopped of their own accord."""
         try:
             if self._until_end and self._share is None and self.is_complete and not self.agreed.is_finished:
                 await self.agreement.finish(self.agreed.run_id)

@@ -152,7 +152,7 @@ class Following:
                 yield name, [each.wanted for each in every[start : start + AT_A_TIME]]
 
     def kept(self, name: bytes) -> Mapping[int, Kept]:
-        """What is kept, by index: what the reader was told of these partitions need not be found again."""
+        """What the reader was last told of the topic's partitions, by their indexes: it need not be found again."""
         return self._session.topics.get(name, NOTHING) if self.session_id else NOTHING
 
     def answering(self, found: Found) -> Steps[Found]:

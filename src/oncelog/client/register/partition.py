@@ -59,7 +59,7 @@ class Log(Protocol):
 
     @property
     def servers(self) -> str:
-        """The brokers' addresses, for messages that say that nobody answers there."""
+        """The addresses of the brokers, for the message that none of them answers."""
 
     async def partition_count(self) -> int:
         """How many there are now; 0 where there is no such topic."""
