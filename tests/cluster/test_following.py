@@ -17,6 +17,7 @@ from oncelog.server.errors import ErrorCode
 from oncelog.wire.follower_fetch import FollowerFetch, pack_follower_fetch
 from tests.cluster.followers import CONFIG, FETCH, PATIENCE_S, PEERS, TOPIC_ID, Node, Start, content
 from tests.cluster.trees import turns_until
+from tests.logged import messages
 from tests.raw import RawConnection, batch
 
 
@@ -244,7 +245,7 @@ async def test_one_partition_that_fails_does_not_hold_up_the_others(
     follower.follow(leader, range(3))
     await leader.replica(2).until(lambda log: log.high_watermark == 1)
     assert [follower.log(index).next_offset for index in range(3)] == [0, 0, 1]
-    (told,) = caplog.messages
+    (told,) = messages(caplog, "oncelog.cluster")
     assert "orders-0 is not followed for now" in told
     assert "does not fit its CRC" in told
 

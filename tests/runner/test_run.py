@@ -22,6 +22,7 @@ from oncelog.flow.formats import GOODBYE
 from oncelog.runner import engine
 from oncelog.runner.progress import Progress
 from oncelog.runner.turns import Turns
+from tests.logged import messages
 from tests.repo.tree import ROOT
 from tests.runner.flows import Billing, Order, Owed, everything
 from tests.waiting import until
@@ -57,7 +58,7 @@ def test_a_run_works_until_it_is_stopped_and_another_one_goes_on(billing: Billin
 def test_the_log_names_the_run_that_begins(billing: Billing, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "oncelog.flow"):
         billing.flow().run(billing.properties, until="end", run_id="noon")
-    assert caplog.messages[0] == f"flow {billing.name} begins: run noon"
+    assert messages(caplog, "oncelog.flow")[0] == f"flow {billing.name} begins: run noon"
 
 
 def test_progress_says_what_was_taken_and_what_is_left(billing: Billing) -> None:
@@ -94,7 +95,7 @@ def test_a_log_gets_such_a_line_once_a_minute(
     for _ in range(150):
         clock.advance(1_000)
         progress.look({})
-    assert caplog.messages == ["flow f begins: run noon", *2 * ["flow f: 0 records/s; "]]
+    assert messages(caplog, "oncelog.flow") == ["flow f begins: run noon", *2 * ["flow f: 0 records/s; "]]
 
 
 def test_a_terminal_has_one_line_that_is_written_over(billing: Billing, monkeypatch: pytest.MonkeyPatch) -> None:

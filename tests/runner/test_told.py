@@ -7,6 +7,7 @@ import pytest
 
 from oncelog.runner.layout import Layout
 from oncelog.runner.told_once import ToldOnce
+from tests.logged import messages
 from tests.runner.flows import Billing
 
 
@@ -16,5 +17,5 @@ def test_a_wait_for_other_code_is_told_once_with_the_cells_that_wait(caplog: pyt
         holders: Any = [SimpleNamespace(waits_ms=each * 1_000) for each in waits_s]
         told.waits(holders)
         told.waits(holders)
-    (words,) = caplog.messages
+    (words,) = messages(caplog, "oncelog.flow")
     assert words.startswith("flow b: 1 of 3 cells wait up to 600 s: a process with another version of the code")

@@ -12,6 +12,7 @@ from oncelog.clock import ManualClock
 from oncelog.embedded import Server
 from oncelog.server.connections import LineLimit
 from oncelog.server.errors import ErrorCode
+from tests.logged import messages
 from tests.raw import RawConnection, ServerClosed, batch, encode_request, make, message
 from tests.raw.topics import new_topic
 from tests.server.sasl_support import TurnedClock
@@ -239,7 +240,7 @@ def test_what_came_before_the_garbage_is_answered(raw: RawConnection, topic: str
 
 def test_what_others_are_called_makes_no_lines_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
     LineLimit(ManualClock()).log(logging.WARNING, "%s is %s", "127.0.0.1", "x\n2026-01-01 a line\r\x1b[2J\u202e")
-    assert caplog.messages == [r"127.0.0.1 is x\x0a2026-01-01 a line\x0d\x1b[2J\u202e"]
+    assert messages(caplog, "oncelog.server") == [r"127.0.0.1 is x\x0a2026-01-01 a line\x0d\x1b[2J\u202e"]
 
 
 def test_lines_about_bad_connections_are_few(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from oncelog.log.partition import PartitionLog
-from oncelog.metrics.http import CONTENT_TYPE, MAX_HEAD_BYTES, MAX_OPEN, MAX_SCRAPES, PIECE_BYTES, MetricsServer, Text
+from oncelog.metrics.http import CONTENT_TYPE, MAX_HEAD_BYTES, MAX_OPEN, MAX_SCRAPES, PIECE_BYTES, MetricsServer
 from oncelog.metrics.text import labels
 from oncelog.records.header import check_produced
 from oncelog.server.exposition import FAMILIES, Seen, exposition
@@ -345,28 +345,6 @@ async def test_a_client_that_says_nothing_is_let_go() -> None:
             raise ConnectionError
     writer.close()
     await server.stop()
-
-
-async def test_who_is_told_late_that_they_are_not_let_in_is_not_waited_for_at_the_end(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    is_asked = asyncio.Event()
-
-    async def late(host: str, authorization: str | None) -> Text:
-        is_asked.set()
-        await asyncio.Event().wait()
-        return lambda: ()
-
-    server = MetricsServer(lambda: (), timeout_s=3_600, admit=late)
-    reader, writer = await asyncio.open_connection("127.0.0.1", await server.start("127.0.0.1", 0))
-    writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
-    await is_asked.wait()
-    async with asyncio.timeout(60):
-        await server.stop()
-    with suppress(ConnectionError):
-        assert await reader.read() == b""
-    writer.close()
-    assert caplog.messages == []
 
 
 async def test_a_scraper_that_does_not_read_holds_back_only_its_own_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from oncelog.clock import ManualClock
 from oncelog.metrics.http import BAD_REQUEST, MAX_OPEN, MetricsServer, Refused, Text
 from oncelog.server.connections import LINES_PER_SECOND, LineLimit
 from tests.client.net.certificates import Authority
+from tests.logged import messages
 from tests.server.test_metrics_port import SIGNS_IN, ask, basic, scraped, with_users
 from tests.server.tls_support import keystore
 
@@ -52,7 +53,7 @@ async def knocked(port: int, sent: bytes) -> socket.socket:
 @pytest.mark.parametrize("is_let_in", [True, False])
 def test_while_it_is_looked_at_who_it_is(caplog: pytest.LogCaptureFixture, is_let_in: bool) -> None:
     uvloop.run(hang_up_meanwhile(is_let_in))
-    assert caplog.messages == []
+    assert messages(caplog, "oncelog.metrics", "asyncio") == []
 
 
 async def hang_up_meanwhile(is_let_in: bool) -> None:
@@ -73,9 +74,31 @@ async def hang_up_meanwhile(is_let_in: bool) -> None:
     await server.stop()
 
 
+async def test_who_is_told_late_that_they_are_not_let_in_is_not_waited_for_at_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    is_asked = asyncio.Event()
+
+    async def late(host: str, authorization: str | None) -> Text:
+        is_asked.set()
+        await asyncio.Event().wait()
+        return lambda: ()
+
+    server = MetricsServer(lambda: (), timeout_s=3_600, admit=late)
+    reader, writer = await asyncio.open_connection("127.0.0.1", await server.start("127.0.0.1", 0))
+    writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+    await is_asked.wait()
+    async with asyncio.timeout(60):
+        await server.stop()
+    with suppress(ConnectionError):
+        assert await reader.read() == b""
+    writer.close()
+    assert messages(caplog, "oncelog.metrics", "asyncio") == []
+
+
 def test_to_make_room_for_others(caplog: pytest.LogCaptureFixture) -> None:
     uvloop.run(make_room())
-    assert caplog.messages == []
+    assert messages(caplog, "oncelog.metrics", "asyncio") == []
 
 
 async def make_room() -> None:

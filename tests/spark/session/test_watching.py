@@ -15,6 +15,7 @@ from py4j.protocol import Py4JNetworkError
 from oncelog.spark.listener import Report
 from oncelog.spark.progress import Batch, Stage
 from oncelog.spark.watching import StagesTold, Watch, stages_of
+from tests.logged import messages
 from tests.peers.oncelog_process import SOURCES
 
 RUN = "e58905f8-db93-4666-a942-78702f2c6555"
@@ -73,7 +74,9 @@ def test_a_group_that_cannot_be_told_is_a_warning_and_no_error(caplog: pytest.Lo
     report.progress(said(1))
     with caplog.at_level(logging.WARNING):
         report.ended(RUN, None)
-    assert caplog.messages == ["the group's position at the end of a query was not committed: no broker"]
+    assert messages(caplog, "oncelog.spark") == [
+        "the group's position at the end of a query was not committed: no broker"
+    ]
 
 
 def test_the_screen_is_told_of_stages_until_there_will_be_none_and_then_closed() -> None:
