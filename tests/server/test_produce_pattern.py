@@ -33,13 +33,18 @@ def pattern(server: Server, raw: RawConnection) -> Pattern:
     return found
 
 
-@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_383, 16_384, 3_000_000])
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_383, 16_384, 2_097_150])
 def test_the_same_place_with_other_records_is_recognised(pattern: Pattern, size: int) -> None:
     buffer = request(pattern.partition.topic.name, b"x" * size) + b"the next frame"
     end = len(buffer) - len(b"the next frame")
     found = pattern.records(buffer, HEAD_BYTES, end)
     assert found is not None
     assert buffer[found[0] : found[1]] == b"x" * size
+
+
+def test_what_takes_long_in_any_case_is_not_recognised(pattern: Pattern) -> None:
+    buffer = request(pattern.partition.topic.name, b"x" * 2_097_151)  # the first length of four bytes
+    assert pattern.records(buffer, HEAD_BYTES, len(buffer)) is None
 
 
 def test_what_differs_is_not_recognised(pattern: Pattern) -> None:
@@ -63,6 +68,7 @@ def test_records_that_reach_beyond_their_frame_are_not_recognised(pattern: Patte
     buffer = request(pattern.partition.topic.name, b"x" * 50)
     for end in range(HEAD_BYTES, len(buffer)):
         assert pattern.records(buffer, HEAD_BYTES, end) is None
+        assert pattern.records(buffer[:end], HEAD_BYTES, end) is None, "and nothing lies behind it"
     assert pattern.records(buffer, HEAD_BYTES, len(buffer)) is not None
 
 

@@ -39,6 +39,7 @@ logger = logging.getLogger(__name__)
 Trim = Callable[[Buffer, int], bytearray]  # a batch without its first records
 
 _new = tuple.__new__
+_APPEND = Decision.APPEND  # an enum's own look-up takes three times as long
 _stamp = struct.Struct(">qii").pack_into  # base offset, batch length, leader epoch
 
 
@@ -113,9 +114,7 @@ class Appender:
         if max_ms > self._staged_max_ms:
             self._staged_max_ms = max_ms
         self.now = now
-        return _new(
-            Staged, (Decision.APPEND, offset, append_time_ms, 0, end_offset, epoch)
-        )  # sooner than by Staged(...)
+        return _new(Staged, (_APPEND, offset, append_time_ms, 0, end_offset, epoch))  # sooner than by Staged(...)
 
     def stage_in_transaction(
         self, batch: bytearray | memoryview, header: BatchHeader, now: Now, *, begins_at_zero: bool = False

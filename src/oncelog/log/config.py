@@ -7,6 +7,7 @@ from oncelog.clock import DAY_MS
 
 MIB = 1024 * 1024
 NO_BOUND = 2**63 - 1
+NEVER_SURE = -(2**64)  # less than what is between any two times
 MOST_INTERVAL_BYTES = 256 * 1024
 
 
@@ -45,6 +46,7 @@ class LogConfig:
     behind_max_ms: int = field(init=False, repr=False)  # both without a bound where the log's clock is what counts
     ahead_max_ms: int = field(init=False, repr=False)
     must_be_looked_into: bool = field(init=False, repr=False)  # a batch's header alone cannot say that it may come in
+    sure_ahead_ms: int = field(init=False, repr=False)  # it can, up to this far ahead of the clock
 
     def __post_init__(self) -> None:
         keeps_time = self.message_timestamp_type is TimestampType.CREATE
@@ -54,6 +56,7 @@ class LogConfig:
         object.__setattr__(self, "behind_max_ms", behind_max_ms)
         object.__setattr__(self, "ahead_max_ms", ahead_max_ms)
         object.__setattr__(self, "must_be_looked_into", must_be_looked_into)
+        object.__setattr__(self, "sure_ahead_ms", NEVER_SURE if must_be_looked_into else ahead_max_ms)
 
     @property
     def least_interval_bytes(self) -> int:

@@ -67,15 +67,17 @@ class Index:
 
     def add(self, offset: int, position: int, max_timestamp_ms: int) -> None:
         offsets, positions, times = self._tail
-        if len(offsets) >= TAIL_LIMIT:
+        count = len(offsets)
+        if count >= TAIL_LIMIT:
             return
-        if not self._stored and not offsets:
+        if not count and not self._stored:
             for column, value in zip(self._tail, HEAD, strict=True):
                 column.append(value)
+            count = 1
         offsets.append(offset)
         positions.append(position)
         times.append(max_timestamp_ms)
-        if len(offsets) % TAIL_ENTRIES == 0:
+        if (count + 1) % TAIL_ENTRIES == 0:
             try:
                 self.write()
             except OSError:

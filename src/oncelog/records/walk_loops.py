@@ -139,9 +139,9 @@ def as_array(buffer: Buffer) -> Any:
     return np.frombuffer(buffer, np.uint8)
 
 
-def passes_in(buffer: Buffer) -> Callable[[int, int, int, int], int]:
+def passes_in(buffer: Buffer) -> Callable[[int, int, int, int], bool]:
     """`walk` within one buffer that never changes its size: whether it passes, and nothing else."""
-    found: Callable[[int, int, int, int], int] = walk.bound(as_array(buffer))
+    found: Callable[[int, int, int, int], bool] = walk.bound(as_array(buffer))
     return found
 
 

@@ -8,7 +8,7 @@ is installed: once so much comes in that they are worth their memory, they are f
 import gc
 import importlib.util
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from threading import Thread
 from types import MappingProxyType
@@ -21,7 +21,7 @@ from oncelog.records.header import CODEC_MASK, HEADER_BYTES, MIN_RECORD_BYTES, B
 from oncelog.records.read import MOST_TIMES_UNFOLDED, body_of
 from oncelog.records.trim import trim
 from oncelog.records.walking import check_records, head_of_one
-from oncelog.server.record_rules import NOTHING_REFUSED, Refused, are_asked, refused_records
+from oncelog.server.record_rules import NOTHING_REFUSED, Refused, refused_records
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class Bodies:
         self._checks = Checks(checks)
         self._loops: Any = None
         self._receive_buffer = bytearray(1)
-        self._passes_received: Any = None  # the walk within it
+        self._passes_received: Callable[[int, int, int, int], bool] | None = None  # the walk within it
         self._may_fetch = self._checks is Checks.COMPILED and _has_loops()
         self.is_off = self._checks is Checks.OFF  # then only that is looked into of which a topic asks something
         self.is_fetching = False
@@ -160,7 +160,7 @@ class Bodies:
     ) -> bool:
         """Whether a batch of which its topic asks nothing is seen to be sound in a few steps, as most are."""
         _, _, _, _, _, attributes, _, base_ms, max_ms, _, _, _, count = header
-        if are_asked(max_ms, config, wall_ms):
+        if max_ms - wall_ms > config.sure_ahead_ms:
             return False
         if self.is_off:
             return True
@@ -171,8 +171,8 @@ class Bodies:
             return buffer.startswith(head_of_one(stop - body_at), body_at) and not buffer[stop - 1]
         if self._loops is None or not WORTH_COMPILED_RECORDS <= count <= LIGHT_RECORDS_COMPILED:
             return False
-        if buffer is self._receive_buffer:
-            return bool(self._passes_received(body_at, stop, count, base_ms))
+        if buffer is self._receive_buffer and self._passes_received is not None:
+            return self._passes_received(body_at, stop, count, base_ms)
         return bool(self._loops.walk(self._loops.as_array(buffer), body_at, stop, count, base_ms)[0])
 
     def look_first(
@@ -220,7 +220,7 @@ class Bodies:
         if limit_bytes is None and not config.compacts:  # else what compaction can read
             limit_bytes = max(MOST_UNFOLDED_BYTES, MOST_TIMES_UNFOLDED * len(batch))
         body = body_of(batch, 0, header, limit_bytes)
-        asks = are_asked(header.max_timestamp, config, wall_ms)
+        asks = header.max_timestamp - wall_ms > config.sure_ahead_ms
         if self._loops is not None and count >= WORTH_COMPILED_RECORDS:
             walked = self._loops.walked(body, header)
             if walked is not None and not (asks and _may_refuse(walked, config, wall_ms)):

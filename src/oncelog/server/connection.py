@@ -187,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
         producing = self._producing
         producing.rights, producing.principal = self._rights, self.principal
         self.is_serving = True
-        is_held = self.is_held()
+        is_held, others_wait = self.is_held(), bool(self._commits)  # none comes before one that is no Produce
         try:
             while end - at >= FRAME_HEAD_BYTES and not is_held:
                 size, key, version, correlation_id = FRAME_HEAD.unpack_from(buffer, at)
@@ -200,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
                         raise MalformedFrame(f"a request of kind {key} of {size} bytes")
                     if producing:
                         self._commit()
-                is_plain = key == PRODUCE and size < LARGE_FRAME_BYTES and not self._commits
+                is_plain = key == PRODUCE and size < LARGE_FRAME_BYTES and not others_wait
                 if not is_plain and not self.may_serve(key, size):
                     break
                 if key == PRODUCE:

@@ -332,18 +332,18 @@ class Producing:
             return damaged(index, partition, damage, damage_code)
         except LogStorageError as failure:
             return Outcome(index, partition, None, _STORAGE_ERROR, str(failure))
-        return self._outcome(partition, index, staged, now)
-
-    def _outcome(self, partition: Partition, index: int, staged: Staged, now: Now) -> Outcome:
-        if staged[0]:
-            self._look_at_the_clock(now)
-            refusal = OF_DECISION.get(staged[0])
-            if refusal is not None:
-                if not self._broker.is_sure(partition, now):
-                    refusal = ErrorCode.not_leader_or_follower, NOT_HERE
-                return Outcome(index, partition, None, *refusal)
+        if staged[0] and (refused := self._refusal(partition, index, staged, now)) is not None:
+            return refused
         self._touched[partition] = None
         return Outcome(index, partition, staged)
+
+    def _refusal(self, partition: Partition, index: int, staged: Staged, now: Now) -> Outcome | None:
+        """Of what was judged and is not simply appended."""
+        self._look_at_the_clock(now)
+        refusal = OF_DECISION.get(staged[0])
+        if refusal is not None and not self._broker.is_sure(partition, now):
+            refusal = ErrorCode.not_leader_or_follower, NOT_HERE
+        return None if refusal is None else Outcome(index, partition, None, *refusal)
 
     def _stage_in_transaction(
         self,
@@ -379,7 +379,10 @@ class Producing:
             return Outcome(index, partition, None, _STORAGE_ERROR, str(failure))
         except KafkaError as refusal:
             return Outcome(index, partition, None, refusal.code, refusal.message)
-        return self._outcome(partition, index, staged, now)
+        if staged[0] and (refused := self._refusal(partition, index, staged, now)) is not None:
+            return refused
+        self._touched[partition] = None
+        return Outcome(index, partition, staged)
 
     def _unfit(self, partition: Partition, size_bytes: int, now: Now) -> tuple[ErrorCode, str] | None:
         needs_all = self._acks == ALL_REPLICAS

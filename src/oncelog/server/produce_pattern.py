@@ -46,16 +46,21 @@ class Pattern:
         if not buffer.startswith(self.prefix, at):
             return None
         at += self.prefix_bytes
-        size_bytes = shift = 0
-        while at < end and shift < 35:
-            byte = buffer[at]
+        if at + len(NO_TAGS) >= end:
+            return None
+        size_bytes = buffer[at]  # one more than they are, in at most three bytes: a loop takes longer
+        if size_bytes < 0x80:
             at += 1
-            size_bytes |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                stop = at + size_bytes - 1
-                return (at, stop) if size_bytes and stop + 3 == end and buffer.startswith(NO_TAGS, stop) else None
-            shift += 7
-        return None
+        elif (second := buffer[at + 1]) < 0x80:
+            size_bytes += (second << 7) - 0x80
+            at += 2
+        elif (third := buffer[at + 2]) < 0x80:
+            size_bytes += (second << 7) + (third << 14) - 0x4080
+            at += 3
+        else:
+            return None
+        stop = at + size_bytes - 1
+        return (at, stop) if size_bytes and stop + 3 == end and buffer.startswith(NO_TAGS, stop) else None
 
     def answer(self, correlation_id: int, base_offset: int, append_time_ms: int) -> bytes:
         return self._pack(

@@ -23,11 +23,6 @@ class Refused(NamedTuple):
 NOTHING_REFUSED = Refused([], 0)
 
 
-def are_asked(max_timestamp_ms: int, config: LogConfig, wall_ms: int) -> bool:
-    """Whether the header alone cannot say that all records may come in."""
-    return config.must_be_looked_into or max_timestamp_ms - wall_ms > config.ahead_max_ms
-
-
 def refused_records(body: bytes, header: BatchHeader, config: LogConfig, wall_ms: int) -> Refused:
     needs_key = config.compacts
     # A record without a time of its own is taken whatever the bounds, as in Kafka.
