@@ -168,6 +168,7 @@ class Moves:
                 f"without what was stored there, stop the server and empty the folder {log.folder}"
             )
             return
+        yield from _taking_away(opened, newest)
         keys = iter(list(newest))
         while raw_keys := list(islice(keys, READ_AT_A_TIME)):
             for raw_key in raw_keys:
@@ -184,9 +185,18 @@ class Moves:
 
 
 def _end(ended: Records, newest: Records, *, is_commit: bool) -> None:
-    """What a transaction has written counts from where it was written on, as in Kafka; but what was deleted since is
-    there again."""
+    """What a transaction has written counts from where it was written on, as in Kafka."""
     for key, (offset, value) in ended.items() if is_commit else ():
         known = newest.get(key)
-        if known is None or known[1] is None or known[0] < offset:
+        if known is None or known[0] < offset:
             newest[key] = offset, value
+
+
+def _taking_away(opened: dict[int, Records], newest: Records) -> Pauses:
+    """What was taken away since a transaction wrote it does not come back with its end."""
+    for records in opened.values():
+        later = {key: newest[key] for key in records if key in newest}
+        for key, (offset, value) in later.items():
+            if value is None and records[key][0] < offset:
+                del records[key]
+        yield

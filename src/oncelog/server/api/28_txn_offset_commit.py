@@ -5,7 +5,7 @@ The offsets are nobody's before the transaction is committed.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from oncelog.security.operations import Operation, Resource
@@ -16,28 +16,34 @@ from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import NO_EPOCH, CommittedOffset
 from oncelog.server.packing import packed_aside
+from oncelog.server.topics import Topic
 
 LOADING_IS_KNOWN, ADDS = 2, 5
 
+Accepted = dict[TopicPartition, CommittedOffset]
 Errors = dict[TopicPartition, ErrorCode]
 
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
     errors: Errors = {}
-    accepted: dict[TopicPartition, CommittedOffset] = {}
+    accepted: Accepted = {}
+    topics: dict[str, Topic] = {}  # of what is accepted, as they were found first
     refused = _refused(request, call)
     for topic in request.topics:
         for each in topic.partitions:
             await call.broker.turns.pause()
             at = TopicPartition(topic.name, each.partition_index)
-            errors[at] = refused or _check(at, each, call)
-            if errors[at] is ErrorCode.none:
+            found = call.broker.topics.get(topic.name)
+            errors[at] = refused or _check(at, each, found, call)
+            if errors[at] is ErrorCode.none and found is not None:
+                topics.setdefault(topic.name, found)
                 epoch = getattr(each, "committed_leader_epoch", NO_EPOCH)
                 metadata = each.committed_metadata or ""
                 accepted[at] = CommittedOffset(each.committed_offset, epoch, metadata, call.now.wall_ms)
     if accepted:
-        error = await _commit(request, accepted, call)
+        errors |= dict.fromkeys(accepted, ErrorCode.unknown_topic_or_partition)  # those that are gone in the end
+        error = await _commit(request, accepted, topics, call)
         if error is ErrorCode.coordinator_load_in_progress and call.version < LOADING_IS_KNOWN:
             error = ErrorCode.coordinator_not_available
         errors |= dict.fromkeys(accepted, error)
@@ -51,10 +57,9 @@ def _refused(request: Any, call: Call) -> ErrorCode:
     return ErrorCode.none if is_allowed else ErrorCode.group_authorization_failed
 
 
-def _check(at: TopicPartition, wanted: Any, call: Call) -> ErrorCode:
+def _check(at: TopicPartition, wanted: Any, topic: Topic | None, call: Call) -> ErrorCode:
     if not call.rights.may(Operation.READ, Resource.TOPIC, at.topic):
         return ErrorCode.topic_authorization_failed
-    topic = call.broker.topics.get(at.topic)
     if topic is None or not 0 <= at.partition < len(topic.partitions):
         return ErrorCode.unknown_topic_or_partition
     if len(wanted.committed_metadata or "") > call.broker.settings.offset_metadata_max_bytes:
@@ -62,7 +67,7 @@ def _check(at: TopicPartition, wanted: Any, call: Call) -> ErrorCode:
     return ErrorCode.none
 
 
-async def _commit(request: Any, accepted: dict[TopicPartition, CommittedOffset], call: Call) -> ErrorCode:
+async def _commit(request: Any, accepted: Accepted, topics: Mapping[str, Topic], call: Call) -> ErrorCode:
     broker, groups = call.broker, call.broker.groups
     making = groups.making_place(call.now)
     if making is not None:
@@ -77,11 +82,19 @@ async def _commit(request: Any, accepted: dict[TopicPartition, CommittedOffset],
     )
     # Again, last of all: who was a member when it asked may be none by now, and another reads on from what is stored.
     error = error or _check_member(request, accepted, call)
-    if error is not ErrorCode.none:
+    _leave_out_gone(accepted, topics, call)
+    if error is not ErrorCode.none or not accepted:
         return error
     within, now = InTransaction(pid, epoch), broker.clock.now()
     settled = groups.in_transactions.put(request.group_id, accepted, within, now, call.client_host)
     return settled if isinstance(settled, ErrorCode) else await settled
+
+
+def _leave_out_gone(accepted: Accepted, topics: Mapping[str, Topic], call: Call) -> None:
+    """Others had turns meanwhile: what was read of a topic that is gone means nothing in the next one of its name."""
+    gone = {name for name, topic in topics.items() if call.broker.topics.get(name) is not topic}
+    for at in [each for each in accepted if each.topic in gone] if gone else ():
+        del accepted[at]
 
 
 def _check_member(request: Any, accepted: Collection[TopicPartition], call: Call) -> ErrorCode:

@@ -8,6 +8,7 @@ answered by a future; when the client hangs up the future is cancelled, and the 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
+from itertools import chain
 from typing import TypeVar
 
 from oncelog.clock import MINUTE_MS, Clock, Now
@@ -313,7 +314,9 @@ class GroupCoordinator:
 
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition], now: Now) -> Settled:
         try:
-            found = [each for each in partitions if self._store.offsets.get(group_id, *each) is not None]
+            may_be_pending = self._store.pending.has_any(group_id)
+            known = self._store.offsets.get
+            found = [each for each in partitions if may_be_pending or known(group_id, *each) is not None]
             return self._store.remove_offsets(group_id, found, now)
         except KafkaError as refusal:
             return refusal.code
@@ -337,7 +340,10 @@ class GroupCoordinator:
             return ErrorCode.non_empty_group
         try:
             with self._store.taking_away(group_id):
-                for places in self._store.offsets.pieces(group_id, REMOVED_AT_A_TIME):
+                offsets, pending = self._store.offsets, self._store.pending
+                for places in chain(
+                    offsets.pieces(group_id, REMOVED_AT_A_TIME), pending.taking_away(group_id, REMOVED_AT_A_TIME)
+                ):
                     self._store.remove_offsets(group_id, places, now)
                     yield
                 settled = self._store.remove_group(group_id, now)

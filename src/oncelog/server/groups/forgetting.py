@@ -45,24 +45,27 @@ class Forgetting:
 
     def of_topic(self, topic: str, now: Now) -> Pauses:
         yield from self._forget(self._committed_for(topic), now)
+        yield from self._forget_pending(topic, now)
 
     def of_missing_topics(self, now: Now) -> Pauses:
         """A crash may have come between the end of a topic and that of its offsets. Where its records are still there,
         it was not deleted: what knows of it may be put back. A broker among others may hear late of a topic that was
         made, so there it must have been missing at the last look, too."""
         seen, self._missing = self._missing, set()
-        for name in self._store.offsets.topics():
+        for name in dict.fromkeys((*self._store.offsets.topics(), *self._store.pending.topics())):
             if self._topics.get(name) is None and not self._topics.is_stray(name):
                 self._missing.add(name)
                 if name in seen or not self._topics.is_replicated:
                     # As they are now: another topic of that name may be there before this ends.
                     yield from self._forget(list(self._committed_for(name)), now)
+                    yield from self._forget_pending(name, now)
             yield
 
     # Below
 
     def _keep_group(self, group: AnyGroup, now: Now) -> Pauses:
         group_id, store = group.group_id, self._store
+        is_pending = store.pending.is_pending
         retention_ms = self._settings.offsets_retention_minutes * MINUTE_MS
 
         def is_there() -> bool:
@@ -74,9 +77,15 @@ class Forgetting:
         for places in store.offsets.pieces(group_id, REMOVED_AT_A_TIME):
             if not is_there():
                 return
-            store.remove_offsets(group_id, expired(group, store.offsets, places, retention_ms, now.wall_ms), now)
-            yield
-        is_void = group.is_empty and not store.offsets.has_any(group_id) and not group.has_pending_ids
+            found = expired(group, store.offsets, places, retention_ms, now.wall_ms)
+            # One by one where many transactions may have to be asked.
+            for some in [[each] for each in found] if store.pending.has_any(group_id) else [found]:
+                if not is_there():
+                    return
+                gone = expired(group, store.offsets, some, retention_ms, now.wall_ms)
+                store.remove_offsets(group_id, [each for each in gone if not is_pending(group_id, *each)], now)
+                yield
+        is_void = group.is_empty and not store.has_offsets(group_id) and not group.has_pending_ids
         if is_void and is_there():
             store.remove_group(group_id, now)
 
@@ -95,6 +104,20 @@ class Forgetting:
                 self._refused[topic, group_id] = committed
         if refusal is not None:
             logger.warning("offsets of deleted topics stay until the next look: %s", refusal)
+
+    def _forget_pending(self, topic: str, now: Now) -> Pauses:
+        """The same, after that, for what is committed in transactions that have not ended. Where a group has committed
+        something again, it is for the next topic of that name, and goes before what an end brings. What the disk
+        refuses stays until the next look, if the topic is still missing then."""
+        store = self._store
+        for group_id, places in store.pending.of_topic(topic, REMOVED_AT_A_TIME):
+            left = [each for each in places if store.offsets.get(group_id, *each) is None]
+            if left and self._is_running():
+                try:
+                    store.remove_offsets(group_id, left, now)
+                except KafkaError as refused:
+                    logger.warning("offsets of deleted topics stay until the next look: %s", refused)
+            yield
 
     def _forget_of_group(self, group_id: str, topic: str, committed: Mapping[int, CommittedOffset], now: Now) -> Pauses:
         offsets = self._store.offsets

@@ -120,9 +120,12 @@ class GroupStore:
         gone = list(partitions)
         for start in range(0, len(gone), TOMBSTONES_A_BATCH):
             some = gone[start : start + TOMBSTONES_A_BATCH]
-            settled = self._append(group_id, [(records.encode_offset_key(group_id, *at), None) for at in some], now)
-            for topic, partition in some:
-                self.offsets.remove(group_id, topic, partition)
+            tombstones: list[KeyValue] = [(records.encode_offset_key(group_id, *at), None) for at in some]
+            partition, end = self.topic.append(group_id, tombstones, now)
+            settled = self._settled_at(partition, end)
+            for topic, index in some:
+                self.offsets.remove(group_id, topic, index)
+            self.pending.take_away(group_id, some, end.offset)
         return settled
 
     def remove_group(self, group_id: str, now: Now) -> Settled:
