@@ -50,12 +50,12 @@ class House:
         self.flushes: list[Partition] = []  # that were asked for
         self.pauses = 0  # in which others would have had their turn
         self.steps = 0  # of what is gone through in turns
-        markers = Markers(self.topics, self.groups, NoPeers, clock, self.flushes.append, self._pause)
+        self.markers = Markers(self.topics, self.groups, NoPeers, clock, self.flushes.append, self._pause)
         self.transactions = TransactionCoordinator(
             settings,
             self.topics,
             clock,
-            markers,
+            self.markers,
             take_pid=self._take_pid,
             request_flush=self.flushes.append,
             in_turns=self._in_turns,

@@ -1,6 +1,7 @@
 """WriteTxnMarkers, versions 1 and 2 (KIP-98, KIP-1228 version of the transaction): the end of transactions, by their
 coordinator or by an administrator who ends one that nobody coordinates (KIP-664)."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,11 @@ from oncelog.transactions.machine import RAISES, TopicPartition
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
+    # In a task of its own: what has begun is done whole, also when the client hangs up half-way.
+    return await asyncio.shield(asyncio.ensure_future(_write_all(request, call)))
+
+
+async def _write_all(request: Any, call: Call) -> Any:
     may = call.rights.may
     is_allowed = may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME) or may(
         Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME
