@@ -242,6 +242,26 @@ async def test_configs_altered_at_one_count_at_all(cluster: Brokers) -> None:
     assert [cluster.known(node, "orders").configs for node in ALL] == [{"retention.ms": "5000"}] * 3
 
 
+async def test_what_one_has_altered_stays_where_another_alters_more_that_has_not_heard_of_it(cluster: Brokers) -> None:
+    await cluster.create(partitions=1)
+    cluster.sessions[2].hold_watches()
+    await alter(cluster, 1, "retention.ms", "5000")
+    await alter(cluster, 2, "segment.bytes", "6000")
+    both = {"retention.ms": "5000", "segment.bytes": "6000"}
+    document = cluster.tree.document("orders")
+    assert document is not None and document.configs == both
+    cluster.sessions[2].release_watches()
+    await cluster.until(lambda: all(cluster.known(node, "orders").configs == both for node in ALL))
+
+
+async def test_a_config_that_is_refused_is_altered_nowhere(cluster: Brokers) -> None:
+    await cluster.create(partitions=1)
+    refused = await alteration(cluster, 2, "retention.ms", "soon")
+    assert refused is ErrorCode.invalid_config
+    document = cluster.tree.document("orders")
+    assert document is not None and document.configs == {}
+
+
 async def test_fewer_in_sync_may_be_enough_once_the_topic_says_so(cluster: Brokers) -> None:
     await cluster.create(partitions=1)
     leader = cluster.leader("orders")
@@ -254,10 +274,15 @@ async def test_fewer_in_sync_may_be_enough_once_the_topic_says_so(cluster: Broke
 
 
 async def alter(cluster: Brokers, node: int, name: str, value: str) -> None:
+    assert await alteration(cluster, node, name, value) is ErrorCode.none
+
+
+async def alteration(cluster: Brokers, node: int, name: str, value: str) -> ErrorCode:
     config = {"name": name, "config_operation": 0, "value": value}
     resource = {"resource_type": 2, "resource_name": "orders", "configs": [config]}
     answer = await cluster.ask(node, "incremental_alter_configs", 1, resources=[resource], validate_only=False)
-    assert answer.responses[0].error_code is ErrorCode.none, answer.responses[0].error_message
+    error: ErrorCode = answer.responses[0].error_code
+    return error
 
 
 async def test_partitions_added_at_one_count_at_all(cluster: Brokers) -> None:

@@ -341,7 +341,7 @@ def test_what_is_in_the_log_already_is_not_refused_for_its_age(server: Server, r
 def set_configs(server: Server, name: str, configs: dict[str, str | None]) -> None:
     topic = server.broker.topics.get(name)
     assert topic is not None
-    at_once(server.broker.topics.altering_configs(topic, configs, server.broker.clock.now()))
+    at_once(server.broker.topics.altering_configs(topic, lambda _: configs, server.broker.clock.now()))
 
 
 def test_acks_all_waits_for_no_more_copies_than_there_are(raw: RawConnection) -> None:

@@ -109,7 +109,10 @@ def test_minus_one_means_the_default_count(tmp_path: Path) -> None:
 def test_configs_that_kafka_refuses_are_refused(topics: Topics, name: str, value: str | None) -> None:
     assert refusal(lambda: topics.create("a", 1, {name: value}, NOW)) is ErrorCode.invalid_config
     topic = topics.create("a", 1, {}, NOW)
-    assert refusal(lambda: at_once(topics.altering_configs(topic, {name: value}, NOW))) is ErrorCode.invalid_config
+    assert (
+        refusal(lambda: at_once(topics.altering_configs(topic, lambda _: {name: value}, NOW)))
+        is ErrorCode.invalid_config
+    )
     assert topic.configs == {}
 
 
@@ -158,7 +161,7 @@ def test_a_topics_config_goes_before_the_servers_and_reaches_its_logs(topics: To
     at_once(topics.altering_broker_configs({"log.segment.bytes": "7000", "log.retention.ms": "9000"}, NOW))
     for partition in topic.partitions:
         assert (partition.log.config.segment_bytes, partition.log.config.retention_ms) == (5000, 9000)
-    at_once(topics.altering_configs(topic, {"retention.ms": "-1", "cleanup.policy": "compact"}, NOW))
+    at_once(topics.altering_configs(topic, lambda _: {"retention.ms": "-1", "cleanup.policy": "compact"}, NOW))
     for partition in topic.partitions:
         assert (partition.log.config.segment_bytes, partition.log.config.retention_ms) == (7000, -1)
         assert partition.log.config.compacts and not partition.log.config.deletes
@@ -234,9 +237,9 @@ def until_the_disk_is_waited_for(steps: Steps[object]) -> None:
 
 def test_of_changes_that_wait_for_the_disk_together_the_last_one_counts(topics: Topics, tmp_path: Path) -> None:
     topic = topics.create("a", 1, {}, NOW)
-    first = topics.altering_configs(topic, {"retention.ms": "1"}, NOW)
+    first = topics.altering_configs(topic, lambda _: {"retention.ms": "1"}, NOW)
     growing = topics.adding_partitions(topic, 3, NOW)
-    second = topics.altering_configs(topic, {"retention.ms": "2"}, NOW)
+    second = topics.altering_configs(topic, lambda _: {"retention.ms": "2"}, NOW)
     for steps in (first, growing, second):
         until_the_disk_is_waited_for(steps)
     assert len(topic.partitions) == 1, "what is stored in the others must be found again"
@@ -322,7 +325,10 @@ def test_deleting_can_be_forbidden_and_internal_topics_stay(tmp_path: Path) -> N
     topics.settings.delete_topic_enable = True
     internal = topics.create("b", 1, {}, NOW, is_internal=True)
     assert refusal(lambda: delete_at_once(topics, internal)) is ErrorCode.invalid_topic_exception
-    assert refusal(lambda: at_once(topics.altering_configs(internal, {}, NOW))) is ErrorCode.invalid_topic_exception
+    assert (
+        refusal(lambda: at_once(topics.altering_configs(internal, lambda _: {}, NOW)))
+        is ErrorCode.invalid_topic_exception
+    )
 
 
 def test_two_who_remove_what_was_deleted_remove_all_of_it(tmp_path: Path) -> None:

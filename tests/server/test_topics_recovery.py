@@ -222,7 +222,7 @@ def delete(topics: Topics) -> None:
 def alter(topics: Topics) -> None:
     topic = topics.get("old")
     assert topic is not None
-    at_once(topics.altering_configs(topic, {"retention.ms": "77"}, NOW))
+    at_once(topics.altering_configs(topic, lambda _: {"retention.ms": "77"}, NOW))
 
 
 CHANGES: dict[str, Change] = {

@@ -22,7 +22,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.settings import Settings
 from oncelog.server.topic import Partition, Topic
 from oncelog.server.topic_rules import check_replication
-from oncelog.server.topics import Assignment, Targets, Topics
+from oncelog.server.topics import Assignment, ConfigChange, Targets, Topics
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class Catalog(Protocol):
 
     async def reassign(self, topic: Topic, targets: Mapping[int, Sequence[int] | None]) -> None: ...
 
-    async def alter(self, topic: Topic, configs: Mapping[str, str]) -> None: ...
+    async def alter(self, topic: Topic, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None: ...
 
     async def change_document(self, kind: Kind, change: Change) -> None: ...
 
@@ -159,10 +159,12 @@ class ClusterTopics(Topics):
         catalog = self._agreeing()
         yield lambda: self._wait_for(catalog.reassign(topic, targets))
 
-    def altering_configs(self, topic: Topic, configs: Mapping[str, str | None], now: Now) -> Steps[None]:
-        own = self.check_alter_configs(topic, configs)
+    def altering_configs(self, topic: Topic, change: ConfigChange, now: Now) -> Steps[None]:
+        def changed(configs: Mapping[str, str]) -> Mapping[str, str]:
+            return self.check_alter_configs(topic, change(configs))
+
         catalog = self._agreeing()
-        yield lambda: self._wait_for(catalog.alter(topic, own))
+        yield lambda: self._wait_for(catalog.alter(topic, changed))
 
     def altering_broker_configs(self, configs: Mapping[str, str], now: Now) -> Steps[None]:
         if not configs:

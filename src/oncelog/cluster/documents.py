@@ -1,7 +1,7 @@
 """What stands in the tree, as JSON that a person can read: a document for each topic, and one for each broker."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -29,6 +29,9 @@ class TopicDocument(NamedTuple):
         return Definition(
             name=name, id=self.id, partitions=len(self.partitions), configs=self.configs, is_internal=self.is_internal
         )
+
+    def altered(self, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> "TopicDocument":
+        return self._replace(configs=dict(change(self.configs)))
 
 
 class Held:

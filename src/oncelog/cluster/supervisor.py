@@ -455,21 +455,21 @@ class Supervisor:
 
         await self._change(topic, reassigning)
 
-    async def alter(self, topic: Topic, configs: Mapping[str, str]) -> None:
-        await self._change(topic, lambda held: (self._with(held, held.document._replace(configs=dict(configs))),))
-        await self._until(lambda: topic.configs == configs)
+    async def alter(self, topic: Topic, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
+        held = await self._change(topic, lambda held: (self._with(held, held.document.altered(change)),))
+        await self._until_seen(held)
 
     def _with(self, held: Held, document: TopicDocument) -> Put:
         return Put(f"{TOPICS}/{held.topic.name}", encode_topic(document), held.version)
 
-    async def _change(self, topic: Topic, change: Callable[[Held], Iterable[Put | Remove]]) -> None:
+    async def _change(self, topic: Topic, change: Callable[[Held], Iterable[Put | Remove]]) -> Held:
         for _ in range(TRIES):
             held = self._held.get(topic.name)
             if held is None or held.topic is not topic:
                 raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic {topic.name} was deleted meanwhile.")
             try:
                 await self._tree.change(*change(held))
-                return
+                return held
             except Outdated:
                 await self._until_seen(held)
             except TreeError as error:

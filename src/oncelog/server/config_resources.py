@@ -230,11 +230,16 @@ def alter(
     if resource_type == Resource.TOPIC:
         topic = existing_topic(topics, name)
         settings = {key: config.setting for key, config in TOPIC_CONFIGS.items()}
-        have = {} if replaces else topic.configs
-        own = _changed(have, changes, settings, lambda key: TOPIC_CONFIGS[key].broker_value(topics.settings))
-        topics.check_alter_configs(topic, own)
-        if not validate_only:
-            yield from topics.altering_configs(topic, own, now)
+        all_changes = list(changes)
+
+        def own_after(configs: Mapping[str, str]) -> Mapping[str, str]:
+            have = {} if replaces else configs
+            return _changed(have, all_changes, settings, lambda key: TOPIC_CONFIGS[key].broker_value(topics.settings))
+
+        if validate_only:
+            topics.check_alter_configs(topic, own_after(topic.configs))
+        else:
+            yield from topics.altering_configs(topic, own_after, now)
     elif resource_type == Resource.BROKER:
         check_broker_name(topics.settings, name)
         have = {} if replaces else topics.settings.changed

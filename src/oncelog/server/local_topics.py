@@ -23,7 +23,7 @@ from oncelog.server.metadata_log import DamagedMetadata, Definition, MetadataLog
 from oncelog.server.names import METADATA_TOPIC
 from oncelog.server.settings import Settings
 from oncelog.server.topic import Partition, Topic
-from oncelog.server.topics import Assignment, Targets, Topics
+from oncelog.server.topics import Assignment, ConfigChange, Targets, Topics
 from oncelog.settings import SettingsError
 
 logger = logging.getLogger(__name__)
@@ -145,8 +145,8 @@ class LocalTopics(Topics):
     def moving(self, topic: Topic, targets: Targets) -> Steps[None]:
         yield from ()  # there is nowhere else
 
-    def altering_configs(self, topic: Topic, configs: Mapping[str, str | None], now: Now) -> Steps[None]:
-        own = self.check_alter_configs(topic, configs)
+    def altering_configs(self, topic: Topic, change: ConfigChange, now: Now) -> Steps[None]:
+        own = self.check_alter_configs(topic, change(topic.configs))
         self._metadata.put(replace(self._metadata.definitions[topic.name], configs=own), now)
         topic.configs = own
         self._apply_configs(topic)

@@ -42,6 +42,7 @@ FILES_LEFT = 64
 Assignment = Sequence[Sequence[int]]  # for each partition the brokers that have it, the preferred leader first
 
 
+ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str | None]]  # what a topic has of its own, after it
 Targets = Mapping[int, Sequence[int] | None]  # to which brokers each partition is to move; None takes a move back
 
 
@@ -180,8 +181,10 @@ class Topics(ABC):
         """Move partitions to other brokers, which goes on after this. Brokers and partitions must have been checked."""
 
     @abstractmethod
-    def altering_configs(self, topic: Topic, configs: Mapping[str, str | None], now: Now) -> Steps[None]:
-        """Replace the topic's own configs; they count from the next request on."""
+    def altering_configs(self, topic: Topic, change: ConfigChange, now: Now) -> Steps[None]:
+        """Change the topic's own configs; they count from the next request on. What there is to be changed stands where
+        it is agreed on which topics there are: others may have changed it, too. What `change` raises is raised, and
+        nothing has changed then."""
 
     @abstractmethod
     def altering_broker_configs(self, configs: Mapping[str, str], now: Now) -> Steps[None]:
