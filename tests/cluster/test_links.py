@@ -1,6 +1,7 @@
 """Brokers reach each other by a listener of their own: encrypted, and known to each other as brokers."""
 
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from oncelog.server.errors import ErrorCode
 from oncelog.server.guarded_connection import GuardedConnection
 from oncelog.server.settings_reading import read_settings
 from oncelog.settings import SettingsError
+from oncelog.wire.requests import request_schema
 from tests.client.net.certificates import Authority
 from tests.cluster.brokers import ALL, PATIENCE_S, Brokers, three
 from tests.raw import batch
@@ -77,6 +79,25 @@ async def test_who_guesses_at_their_host_does_not_keep_brokers_apart(tmp_path: P
         port = broker.ports["INTERNAL"]
         peer = await Links(broker.settings, lambda: broker.cluster.secret).connect(("127.0.0.1", port), PATIENCE_S)
         peer.close()
+
+
+async def test_a_quota_of_all_users_makes_no_broker_wait(tmp_path: Path) -> None:
+    """Clients wait for what brokers ask each other: the ends of transactions are among it."""
+    async with cluster(tmp_path, "SASL_PLAINTEXT") as found:
+        quota = {
+            "entity": [{"entity_type": "user", "entity_name": None}],
+            "ops": [{"key": "request_percentage", "value": 0.00001, "remove": False}],
+        }
+        answer = await found.ask(1, "alter_client_quotas", 1, entries=[quota], validate_only=False)
+        assert [each.error_code for each in answer.entries] == [ErrorCode.none]
+        broker, schema = found.brokers[1].broker, request_schema("describe_cluster", 0)
+        assert broker.quotas.is_on
+        port = broker.ports["INTERNAL"]
+        peer = await Links(broker.settings, lambda: broker.cluster.secret).connect(("127.0.0.1", port), PATIENCE_S)
+        asked = schema.new("DescribeClusterRequest", include_cluster_authorized_operations=False)
+        told = schema.read(await peer.ask(schema.encode(asked, 1, "other"), PATIENCE_S))
+        peer.close()
+        assert told.throttle_time == timedelta(0)
 
 
 async def test_a_certificate_that_nobody_trusts_ends_the_connection(

@@ -86,8 +86,10 @@ class GuardedConnection(Connection):
         self.abort()
 
     def quotas_changed(self) -> None:
-        """Quotas have changed. A stranger has none: all strangers would share one, and wait for each other."""
-        if self._gate.principal is not None:
+        """Quotas have changed. A stranger has none: all strangers would share one, and wait for each other. Nor has a
+        broker: clients of all users wait for what it asks."""
+        principal = self._gate.principal
+        if principal is not None and not brokers.is_broker(principal):
             super().quotas_changed()
 
     # Before it is open
