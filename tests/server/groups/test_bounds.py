@@ -21,6 +21,7 @@ from oncelog.server.groups.messages import (
     MEMBER_BYTES,
     JoinAnswer,
     Leaving,
+    SyncAnswer,
     SyncRequest,
 )
 from oncelog.server.groups.offsets import TopicPartition
@@ -101,6 +102,30 @@ async def test_ids_that_were_only_handed_out_count_as_what_members_hold(monkeypa
     assert (await joined(house, needs_known_id=True, fresh_id="m4")).error is ErrorCode.coordinator_not_available
     house.timers.advance(SESSION_MS)
     assert (await joined(house, needs_known_id=True, fresh_id="m5")).error is ErrorCode.member_id_required
+
+
+async def test_what_is_assigned_counts_as_what_members_hold_also_after_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has joined while there was room could else be assigned a megabyte in each of very many groups."""
+    monkeypatch.setattr("oncelog.server.groups.coordinator.MEMBERS_BYTES", 10 * MEMBER_BYTES)
+    house = House()
+    members = {group: await joined(house, group) for group in ("one", "two", "three")}
+
+    async def assign(group: str, size_bytes: int) -> SyncAnswer:
+        _, member_id, generation, *_ = members[group]
+        request = SyncRequest(member_id=member_id, generation=generation, assignments={member_id: bytes(size_bytes)})
+        answer = house.groups.sync(group, request, house.clock.now())
+        return answer if isinstance(answer, SyncAnswer) else await answer
+
+    async def is_left(size_bytes: int) -> bool:
+        """For one that comes."""
+        return (await joined(house, "four", protocols=(("range", bytes(size_bytes)),))).error is ErrorCode.none
+
+    assert (await assign("one", 5 * MEMBER_BYTES)).error is ErrorCode.none
+    assert (await assign("two", 5 * MEMBER_BYTES)).error is ErrorCode.coordinator_not_available
+    assert (await assign("three", MEMBER_BYTES // 2)).error is ErrorCode.none
+    assert not await is_left(MEMBER_BYTES)
+    house = house.after_restart()
+    assert not await is_left(2 * MEMBER_BYTES)
 
 
 async def test_one_host_leaves_room_for_the_groups_of_others(caplog: pytest.LogCaptureFixture) -> None:

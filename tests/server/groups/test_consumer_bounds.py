@@ -16,7 +16,7 @@ from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups import coordinator
 from oncelog.server.groups.consumer import assignors, pattern_finding, place_sharing
 from oncelog.server.groups.consumer.assignors import Assignor, Counts, Shares, Subscriber, range_, uniform
-from oncelog.server.groups.consumer.members import PATTERN_NAMES, Members
+from oncelog.server.groups.consumer.members import PATTERN_NAMES, PLACE_BYTES, Members
 from oncelog.server.groups.consumer.pattern_finding import FEW_TOPICS
 from oncelog.server.groups.consumer.place_sharing import TOO_LARGE_MS
 from oncelog.server.groups.consumer.topics import KnownTopics, topics_hash
@@ -29,6 +29,7 @@ from oncelog.server.groups.messages import MEMBER_BYTES, Leaving
 from oncelog.server.groups.offsets import Offsets, TopicPartition, expired
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.memory import Memory
+from oncelog.server.names import MOST_ID_CHARACTERS
 from tests.server.groups.consumer_support import REBALANCE_MS, SESSION_MS, assigned, beat, group_of, indexes
 from tests.server.groups.support import House
 from tests.server.topics_support import EVERY_TURN_IS_OVER, AlwaysOver
@@ -125,6 +126,45 @@ def test_who_joins_is_refused_where_there_is_no_memory_for_what_it_would_have(mo
         beat(house, "a")
     assert refused.value.code is ErrorCode.coordinator_not_available
     assert house.groups.groups == {}
+
+
+@pytest.mark.parametrize(("topics", "pattern"), [(("small", "t"), None), (("small",), "small|t")])
+def test_who_reads_more_is_refused_where_there_is_no_memory_for_what_it_would_have(
+    monkeypatch: pytest.MonkeyPatch, topics: tuple[str, ...], pattern: str | None
+) -> None:
+    """Partitions are shared anew a little later, at a heartbeat that asks for nothing."""
+    house = House()
+    house.make_topic("small")
+    house.make_topic("t", 100)
+    first = beat(house, "a", topics=("small",))
+    held_bytes = group_of(house).held_bytes
+    monkeypatch.setattr(coordinator, "MEMBERS_BYTES", held_bytes + MEMBER_BYTES + 150 * PLACE_BYTES)
+    with pytest.raises(KafkaError) as refused:
+        beat(house, "a", first.epoch, topics=topics, pattern=pattern)
+    assert refused.value.code is ErrorCode.coordinator_not_available
+    with pytest.raises(KafkaError) as refused:
+        beat(house, "b", topics=topics, pattern=pattern)
+    assert refused.value.code is ErrorCode.coordinator_not_available
+    house.timers.advance(SESSION_MS - 1)
+    assert beat(house, "a", first.epoch).epoch == first.epoch
+    assert group_of(house).held_bytes == held_bytes
+    monkeypatch.setattr(coordinator, "MEMBERS_BYTES", held_bytes + MEMBER_BYTES + 250 * PLACE_BYTES)
+    told = beat(house, "a", first.epoch, topics=topics, pattern=pattern)
+    house.timers.advance(SESSION_MS - 1)
+    beat(house, "a", told.epoch)
+    assert len(group_of(house).members.current_of("a").assigned) == 101
+
+
+def test_who_says_more_of_itself_is_refused_where_there_is_no_memory_for_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = beat(house, "a")
+    monkeypatch.setattr(coordinator, "MEMBERS_BYTES", group_of(house).held_bytes + 100)
+    with pytest.raises(KafkaError) as refused:
+        beat(house, "a", first.epoch, rack_id="r" * 101)
+    assert refused.value.code is ErrorCode.coordinator_not_available
+    beat(house, "a", first.epoch, rack_id="r" * 100)
+    beat(house, "a", first.epoch)
 
 
 @pytest.mark.parametrize("pattern", ["(", "x" * 1_025, "(x{900}){900}", "(?=x)"])
@@ -237,7 +277,7 @@ class Aside:
         return found
 
 
-async def heartbeat(call: Call, member: str, epoch: int = JOINS, pattern: str | None = None) -> Any:
+async def answered(call: Call, member: str, epoch: int = JOINS, pattern: str | None = None) -> Any:
     request = SimpleNamespace(
         group_id="g",
         member_id=member,
@@ -252,7 +292,11 @@ async def heartbeat(call: Call, member: str, epoch: int = JOINS, pattern: str | 
     )
     handle: Callable[[Any, Call], Awaitable[Any]] | None = apis()[68].handle
     assert handle is not None
-    answer = await handle(request, call)
+    return await handle(request, call)
+
+
+async def heartbeat(call: Call, member: str, epoch: int = JOINS, pattern: str | None = None) -> Any:
+    answer = await answered(call, member, epoch, pattern)
     assert answer.error_code is ErrorCode.none, answer
     return answer
 
@@ -275,6 +319,15 @@ def many() -> House:
         house.make_topic(f"t{number}")
     house.groups.make_place(house.clock.now())
     return house
+
+
+async def test_client_ids_have_a_bound_and_nothing_is_kept_of_longer_ones(many: House) -> None:
+    call = call_of(many, Aside(many))
+    call.client_id = "c" * (MOST_ID_CHARACTERS + 1)
+    assert (await answered(call, "a", pattern="t1")).error_code is ErrorCode.invalid_request
+    assert "g" not in many.groups.groups
+    call.client_id = "c" * MOST_ID_CHARACTERS
+    await heartbeat(call, "a", pattern="t1")
 
 
 async def test_topics_that_come_while_others_are_found_are_found_by_the_next_heartbeat(many: House) -> None:

@@ -39,7 +39,7 @@ async def _beat(request: Any, call: Call) -> BeatAnswer:
     if not groups.consumer.is_enabled:
         raise KafkaError(ErrorCode.unsupported_version)
     await _check_topics(request, call)
-    _check(request, call.version)
+    _check(request, call)
     making = groups.making_place(call.now) if request.member_epoch == JOINS else None
     if making is not None:
         await asyncio.wait([making])  # it is made for others, too, when this client hangs up
@@ -78,7 +78,7 @@ async def _check_topics(request: Any, call: Call) -> None:
         raise KafkaError(ErrorCode.topic_authorization_failed)
 
 
-def _check(request: Any, version: int) -> None:
+def _check(request: Any, call: Call) -> None:
     pattern = getattr(request, "subscribed_topic_regex", None)
     for text, what in (
         (request.group_id, "GroupId"),
@@ -87,10 +87,10 @@ def _check(request: Any, version: int) -> None:
     ):
         if text is not None and not text.strip():
             raise _invalid(f"{what} can't be empty.")
-    for text in (request.member_id, request.instance_id, request.rack_id, request.server_assignor):
+    for text in (request.member_id, request.instance_id, request.rack_id, request.server_assignor, call.client_id):
         if text is not None and len(text) > MOST_ID_CHARACTERS:
             raise _invalid(f"{len(text)} characters, where {MOST_ID_CHARACTERS} are the most.")
-    if (version >= PATTERNS or request.member_epoch != JOINS) and not request.member_id.strip():
+    if (call.version >= PATTERNS or request.member_epoch != JOINS) and not request.member_id.strip():
         raise _invalid("MemberId can't be empty.")
     if request.member_epoch == JOINS:
         _check_join(request, pattern)

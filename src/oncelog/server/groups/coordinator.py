@@ -396,7 +396,7 @@ class GroupCoordinator:
         return group
 
     def _has_memory(self, more_bytes: int) -> bool:
-        return self._members_bytes + more_bytes <= MEMBERS_BYTES
+        return more_bytes <= 0 or self._members_bytes + more_bytes <= MEMBERS_BYTES
 
     def _has_room(self, group_id: str, client_host: str, now: Now) -> bool:
         """The client is told each time, the log at most once a minute."""
@@ -447,7 +447,6 @@ class GroupCoordinator:
             at_once(telling(answers))
 
     def _store_group(self, group: Group, effect: Store, now: Now) -> None:
-        group.note_assigned(effect.group)
         making = self.making_place(now)
         if making is None:
             self._put_group(group, effect, now)
@@ -459,7 +458,11 @@ class GroupCoordinator:
             return  # it ended before there was where to store it
         pending = effect.pending
         try:
+            if not self._has_memory(group.growth_bytes(effect.group)):
+                raise KafkaError(ErrorCode.coordinator_not_available)
             settled = self._store.put_group(group.group_id, effect.group, now)
+            group.note_assigned(effect.group)
+            self._count(group)
         except KafkaError as refusal:
             is_too_large = refusal.code is ErrorCode.invalid_commit_offset_size  # a word for commits only
             settled = ErrorCode.unknown_server_error if is_too_large else refusal.code

@@ -52,6 +52,7 @@ class Group:
     def restore(cls, group_id: str, stored: StoredGroup, limits: GroupLimits, now: Now) -> "Group":
         group = cls(group_id, limits, now)
         group._rebalance.restore(stored, now)
+        group.note_assigned(stored)
         return group
 
     @classmethod
@@ -64,7 +65,11 @@ class Group:
         return group
 
     def note_assigned(self, stored: StoredGroup) -> None:
-        self._assigned_bytes = sum(len(member.assignment) for member in stored.members)
+        self._assigned_bytes = stored.assigned_bytes
+
+    def growth_bytes(self, stored: StoredGroup) -> int:
+        """How many bytes more would be held with what is assigned there."""
+        return stored.assigned_bytes - self._assigned_bytes
 
     # What others may ask without changing anything
 

@@ -147,6 +147,10 @@ class StoredGroup:
         """What its members say of themselves and are assigned: nearly all of it where it is large."""
         return sum([len(each.subscription) + len(each.assignment) for each in self.members])
 
+    @property
+    def assigned_bytes(self) -> int:
+        return sum([len(each.assignment) for each in self.members])
+
 
 @dataclass(frozen=True, slots=True)
 class Assigned:

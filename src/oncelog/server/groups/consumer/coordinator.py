@@ -11,7 +11,7 @@ from oncelog.server.groups.consumer.pattern_finding import Finding, MayKnow, See
 from oncelog.server.groups.consumer.protocol_moving import downgraded, upgraded
 from oncelog.server.groups.consumer.records import encode
 from oncelog.server.groups.consumer.topics import Found
-from oncelog.server.groups.consumer.values import JOINS, Beat, BeatAnswer, Place
+from oncelog.server.groups.consumer.values import JOINS, Beat, BeatAnswer, Place, Said
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.limits import OwnLimits, limits_of
 from oncelog.server.groups.messages import (
@@ -118,7 +118,7 @@ class ConsumerGroups:
     def join(self, group: ConsumerGroup, request: JoinRequest, now: Now) -> tuple[JoinAnswer, Settled]:
         is_new = request.member_id not in group.members.said
         try:
-            return self._change(group, now, lambda: self._join(group, request, is_new, now), goes_on=not is_new)
+            return self._change(group, now, lambda: self._join(group, request, now), goes_on=not is_new)
         except KafkaError as refusal:
             return JoinAnswer(error=refusal.code), ErrorCode.none
         finally:
@@ -201,17 +201,15 @@ class ConsumerGroups:
     def _beat(
         self, group: ConsumerGroup, first: Iterable[KeyValue], beat: Beat, topics: SeenTopics, now: Now
     ) -> tuple[BeatAnswer, Settled]:
-        held_bytes = group.held_bytes
+        before, held_bytes = group.members.said.get(beat.member_id), group.held_bytes
         answer = group.heartbeat(beat, topics, now)
-        if beat.epoch == JOINS:
-            self._check_memory(group.held_bytes - held_bytes)  # with what all are to have now
+        self._check_growth(group, beat.member_id, before, held_bytes, topics)
         return answer, self._put(group, first, topics, now)
 
-    def _join(self, group: ConsumerGroup, request: JoinRequest, is_new: bool, now: Now) -> tuple[JoinAnswer, Settled]:
-        topics, held_bytes = self._seen, group.held_bytes
+    def _join(self, group: ConsumerGroup, request: JoinRequest, now: Now) -> tuple[JoinAnswer, Settled]:
+        topics, before, held_bytes = self._seen, group.members.said.get(request.member_id), group.held_bytes
         answer = group.classic.join(request, topics, now)
-        if is_new:
-            self._check_memory(group.held_bytes - held_bytes)
+        self._check_growth(group, answer.member_id, before, held_bytes, topics)
         return answer, self._put(group, (), topics, now, is_shared=group.members.is_reconciled)
 
     def _leave(self, group: ConsumerGroup, leavings: Iterable[Leaving], now: Now) -> tuple[Settled, list[Left]]:
@@ -234,6 +232,19 @@ class ConsumerGroups:
         """Check the room. A member stays one: only more is refused."""
         if more_bytes > 0 and not self._has_memory(more_bytes):
             raise KafkaError(ErrorCode.coordinator_not_available)
+
+    def _check_growth(
+        self, group: ConsumerGroup, member_id: str, before: Said | None, held_bytes: int, topics: SeenTopics
+    ) -> None:
+        """Check the room for what a member says anew, and where it reads something else than before for all that comes
+        of it: also for what it is to have, which is shared later, at a heartbeat that nobody refuses."""
+        said = group.members.said.get(member_id)
+        if said is None or said is before:
+            return
+        if before is not None and said.reads_like(before):
+            self._check_memory(said.held_bytes - before.held_bytes)
+        else:
+            self._check_memory(group.held_bytes - held_bytes + group.sharing.lacking_bytes(topics))
 
     def _group(
         self, group_id: str, former: AnyGroup | None, beat: Beat, topics: SeenTopics, now: Now

@@ -68,6 +68,7 @@ class Members:
         self.target_wall_ms = 0
         self.instances: dict[str, str] = {}
         self.held_bytes = 0  # about
+        self.places = 0  # that all of them are to have, have, or are to give up
         self._owners: dict[Place, str] = {}
         # What members say alike is one tuple, and is looked at once.
         self._subscriptions: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -192,17 +193,21 @@ class Members:
         for place in (*former.assigned, *former.revoking):
             if self._owners.get(place) == member_id:
                 del self._owners[place]
-        self.held_bytes -= PLACE_BYTES * (len(former.assigned) + len(former.revoking))
+        self._hold_places(-len(former.assigned) - len(former.revoking))
         if current is not None:
             self.current[member_id] = current
             self._owners.update(dict.fromkeys((*current.assigned, *current.revoking), member_id))
-            self.held_bytes += PLACE_BYTES * (len(current.assigned) + len(current.revoking))
+            self._hold_places(len(current.assigned) + len(current.revoking))
 
     def _put_target(self, member_id: str, places: Places | None) -> None:
-        self.held_bytes -= PLACE_BYTES * len(self.target.pop(member_id, NOWHERE))
+        self._hold_places(-len(self.target.pop(member_id, NOWHERE)))
         if places is not None:
             self.target[member_id] = places
-            self.held_bytes += PLACE_BYTES * len(places)
+            self._hold_places(len(places))
+
+    def _hold_places(self, more: int) -> None:
+        self.places += more
+        self.held_bytes += PLACE_BYTES * more
 
     def _put_said(self, member_id: str, said: Said | None) -> None:
         former = self.said.get(member_id)

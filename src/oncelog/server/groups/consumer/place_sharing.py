@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from oncelog.clock import Now
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.groups.consumer.assignors import ASSIGNORS, Subscriber
-from oncelog.server.groups.consumer.members import MOST_SUBSCRIBED, Members
+from oncelog.server.groups.consumer.members import MOST_SUBSCRIBED, PLACE_BYTES, Members
 from oncelog.server.groups.consumer.reconciling import reconciled
 from oncelog.server.groups.consumer.sessions import Sessions
 from oncelog.server.groups.consumer.topics import KnownTopics, topics_hash
@@ -104,6 +104,12 @@ class Sharing:
             current = self.members.current_of(member_id)
             if said.classic is None or current.state is MemberState.UNREVOKED:  # else it may have to join, or to ask
                 self.watch(member_id, said, current if self.sessions.is_to_act(member_id) else NEW, current, now)
+
+    def lacking_bytes(self, topics: KnownTopics) -> int:
+        """How many bytes more its members hold, about, once all that they read is shared, and each has what it is to
+        have."""
+        known = [each for each in map(topics.get, self.members.topics) if each is not None]
+        return PLACE_BYTES * max(2 * sum(each.partitions for each in known) - self.members.places, 0)
 
     # One member
 
@@ -205,7 +211,7 @@ class Sharing:
     def _listen(self, member_id: str, said: Said, topics: KnownTopics, now: Now) -> bool:
         """What it says, and what its pattern finds. True where what it reads has changed."""
         before = self.members.said.get(member_id)
-        is_bumped = is_new = before is None or (before.topics, before.pattern) != (said.topics, said.pattern)
+        is_bumped = is_new = before is None or not before.reads_like(said)
         names = self.members.names if is_new else 0
         if before != said:
             self.members.do(MemberSaid(member_id, said))

@@ -99,6 +99,9 @@ class Said:
         classic = 0 if self.classic is None else bytes_of_protocols(self.classic.protocols)
         return sum(len(each) for each in texts if each is not None) + names + classic
 
+    def reads_like(self, other: "Said") -> bool:
+        return (self.topics, self.pattern) == (other.topics, other.pattern)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Current:
