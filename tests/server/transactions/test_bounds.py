@@ -179,3 +179,45 @@ async def test_an_id_that_has_gone_while_something_was_waited_for_is_not_stored_
     after = House(house.disk, house.clock)
     assert not after.transactions.entries
     after.stop()
+
+
+async def test_partitions_that_are_on_their_way_to_the_disk_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "MOST_PARTITIONS", 30)
+    house = house_with("oncelog.flush=every", partitions=20)
+    places = [(TOPIC, index) for index in range(11)]
+    beginning = [asyncio.create_task(house.transactions.init_producer(name, 60_000, None, "host")) for name in "ab"]
+    await flushed(house)
+    one, two = [await each for each in beginning]
+    adding = [
+        asyncio.create_task(house.transactions.add_partitions(name, who.pid, who.epoch, places[:count]))
+        for name, who, count in (("a", one, 10), ("b", two, 11))
+    ]
+    await flushed(house)
+    assert [await each for each in adding] == [ErrorCode.none, ErrorCode.coordinator_not_available]
+    ending = asyncio.create_task(house.transactions.end("a", one.pid, one.epoch, is_commit=False, raises=False))
+    while house.transactions.entries["a"].now.state is not State.COMPLETE_ABORT:
+        await flushed(house)
+    assert (await ending).error is ErrorCode.none
+    again = asyncio.create_task(house.transactions.add_partitions("b", two.pid, two.epoch, places))
+    await flushed(house)
+    assert await again is ErrorCode.none
+    house.stop()
+
+
+async def flushed(house: House) -> None:
+    """Once those that were begun have come as far as the disk."""
+    await asyncio.sleep(0)
+    house.flush()
+
+
+async def test_those_who_wait_for_pids_together_get_no_more_ids_than_one_after_the_other() -> None:
+    house = house_with("oncelog.max.transactional.ids=6")
+    house.pid_is_late = asyncio.Event()
+    asked = [
+        asyncio.create_task(house.transactions.init_producer(f"{number}", 60_000, None, "one")) for number in range(6)
+    ]
+    await asyncio.sleep(0)
+    house.pid_is_late.set()
+    told = [(await each).error for each in asked]
+    assert told == [ErrorCode.none] * 3 + [ErrorCode.coordinator_not_available] * 3
+    house.stop()

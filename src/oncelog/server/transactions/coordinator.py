@@ -173,9 +173,7 @@ class TransactionCoordinator:
     async def _entry(self, transactional_id: str, timeout_ms: int, client_host: str) -> Entry:
         entry = self.entries.get(transactional_id)
         if entry is None:
-            if not self._memory.has_room(client_host):
-                self._say_full("another transactional id of %s: see oncelog.max.transactional.ids", client_host)
-                raise KafkaError(ErrorCode.coordinator_not_available)
+            self._check_room(client_host)
             pid = await self._take_pid(transactional_id)
             error = self._refusal(transactional_id)
             if error is not ErrorCode.none:
@@ -183,9 +181,15 @@ class TransactionCoordinator:
             fresh = machine.new(pid, timeout_ms, self._clock.now().wall_ms)
             entry = self.entries.get(transactional_id)  # another may have been faster
             if entry is None:
+                self._check_room(client_host)  # others came meanwhile
                 entry = Entry(transactional_id, fresh, self._epoch_of(transactional_id), client_host)
                 self._memory.add(entry)
         return entry
+
+    def _check_room(self, client_host: str) -> None:
+        if not self._memory.has_room(client_host):
+            self._say_full("another transactional id of %s: see oncelog.max.transactional.ids", client_host)
+            raise KafkaError(ErrorCode.coordinator_not_available)
 
     def _say_full(self, what: str, of: str) -> None:
         now_ms = self._clock.now().monotonic_ms
@@ -290,7 +294,7 @@ class TransactionCoordinator:
         except KafkaError as refusal:
             self._could_not_be_stored(entry)
             return refusal.code
-        entry.is_pending = True
+        self._memory.begin_change(entry, new)
         settled: list[ErrorCode] = []
         waiter: asyncio.Future[None] | None = None
 
@@ -309,14 +313,14 @@ class TransactionCoordinator:
         if fate is not Fate.SAFE or self.entries.get(entry.transactional_id) is not entry:
             self._could_not_be_stored(entry)
             return ErrorCode.not_coordinator
-        entry.is_pending = False
+        self._memory.end_change(entry)
         self._memory.change(entry, new, end.epoch)
         if new.is_decided:
             self._tell_partitions(entry)
         return ErrorCode.none
 
     def _could_not_be_stored(self, entry: Entry) -> None:
-        entry.is_pending = False
+        self._memory.end_change(entry)
         is_new = entry.now.epoch == NO_EPOCH  # and nobody has been told of it
         if is_new and self.entries.get(entry.transactional_id) is entry:
             self._memory.forget(entry.transactional_id)

@@ -19,7 +19,7 @@ MOST_PARTITIONS = 1_000_000  # of all transactions: some 150 bytes each
 class Entry:
     """One transactional id. `is_pending`: what it comes to next is on its way to the log."""
 
-    __slots__ = ("epoch", "is_pending", "made_by", "missing", "now", "transactional_id")
+    __slots__ = ("coming", "epoch", "is_pending", "made_by", "missing", "now", "transactional_id")
 
     def __init__(self, transactional_id: str, now: Transaction, epoch: int, made_by: str = "") -> None:
         self.transactional_id = transactional_id
@@ -27,6 +27,7 @@ class Entry:
         self.epoch = epoch  # of the partition that it is kept in: the coordinator's
         self.made_by = made_by  # the host of the client, where it is known: the log does not say it
         self.is_pending = False
+        self.coming = 0  # partitions more than now, of what is on its way
         self.missing: set[TopicPartition] = set()  # without a marker, of what is decided
 
 
@@ -68,6 +69,18 @@ class TransactionMemory:
         self.entries[entry.transactional_id] = entry
         self._ids.take(entry.made_by)
         self._hold(entry, len(entry.now.partitions))
+
+    def begin_change(self, entry: Entry, new: Transaction) -> None:
+        """It is on its way to the log. What it has more counts already: very many may be."""
+        entry.is_pending = True
+        entry.coming = max(len(new.partitions) - len(entry.now.partitions), 0)
+        self._hold(entry, entry.coming)
+
+    def end_change(self, entry: Entry) -> None:
+        """It is there, or will not be."""
+        entry.is_pending = False
+        coming, entry.coming = entry.coming, 0
+        self._hold(entry, -coming)
 
     def change(self, entry: Entry, new: Transaction, epoch: int) -> None:
         """It is stored."""
