@@ -1,7 +1,10 @@
 """What works inside a client, for tests that step in between two of its steps. No other test names it."""
 
-from oncelog.client import Consumer, Producer
+from typing import Any, overload
+
+from oncelog.client import AsyncConsumer, Consumer, Producer
 from oncelog.client.consumer.in_thread import InThread
+from oncelog.client.consumer.on_loop import OnLoop
 from oncelog.client.net.loop_thread import LoopThread
 from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.engine import Engine
@@ -15,5 +18,13 @@ def thread_of(producer: Producer) -> LoopThread:
     return producer._thread
 
 
-def driver_of(consumer: Consumer) -> InThread:
+@overload
+def driver_of(consumer: Consumer) -> InThread: ...
+
+
+@overload
+def driver_of(consumer: AsyncConsumer) -> OnLoop: ...
+
+
+def driver_of(consumer: Any) -> Any:
     return consumer._driver

@@ -56,13 +56,13 @@ class AsyncConsumer:
         most = count_of(num_messages)
         give_up_s = give_up_at_s(arguments.timeout_s(timeout))
         delivery = self._driver.operations.delivery
-        delivery.begin_bulk()
         messages: list[Message] = []
-        while len(messages) < most and not (messages and self._calls):
-            await self._driver.serve_calls()
-            messages.extend(islice(delivery.rows, most - len(messages)))
-            if len(messages) < most and not delivery.advance() and not await self._driver.wait(give_up_s):
-                break
+        with self._driver.operations.collecting(messages):
+            while len(messages) < most and not (messages and self._calls):
+                await self._driver.serve_calls()
+                messages.extend(islice(delivery.rows, most - len(messages)))
+                if len(messages) < most and not delivery.advance() and not await self._driver.wait(give_up_s):
+                    break
         return messages
 
     async def consume_arrow(self, num_messages: int = 10_000, timeout: float | None = -1) -> Any:
@@ -75,23 +75,23 @@ class AsyncConsumer:
         give_up_s = give_up_at_s(arguments.timeout_s(timeout))
         delivery = self._driver.operations.delivery
         table_of = arrow_tables()
-        delivery.begin_bulk()
         batches: list[Any] = []
         rows = 0
-        while rows < most and not (rows and self._calls):
-            await self._driver.serve_calls()
-            found = delivery.take_arrow(most - rows)
-            if found is None:
-                if not await self._driver.wait(give_up_s):
-                    break
-            elif isinstance(found, Message):
-                if batches and is_error(found):
-                    delivery.put_back(found)
-                    break
-                raise_for(found)
-            else:
-                batches.append(found)
-                rows += found.num_rows
+        with self._driver.operations.collecting(batches):
+            while rows < most and not (rows and self._calls):
+                await self._driver.serve_calls()
+                found = delivery.take_arrow(most - rows)
+                if found is None:
+                    if not await self._driver.wait(give_up_s):
+                        break
+                elif isinstance(found, Message):
+                    if batches and is_error(found):
+                        delivery.put_back(found)
+                        break
+                    raise_for(found)
+                else:
+                    batches.append(found)
+                    rows += found.num_rows
         return table_of(batches)
 
     async def consume_batches(self, num_messages: int = 10_000, timeout: float | None = -1) -> list[Any]:
@@ -101,17 +101,17 @@ class AsyncConsumer:
         give_up_s = give_up_at_s(arguments.timeout_s(timeout))
         delivery = self._driver.operations.delivery
         arrow_tables()
-        delivery.begin_bulk()
         found: list[Any] = []
         rows = 0
-        while rows < most and not (found and self._calls):
-            await self._driver.serve_calls()
-            each = delivery.take_arrow(most - rows)
-            if each is not None:
-                found.append(each)
-                rows += 0 if isinstance(each, Message) else each.num_rows
-            elif not await self._driver.wait(give_up_s):
-                break
+        with self._driver.operations.collecting(found):
+            while rows < most and not (found and self._calls):
+                await self._driver.serve_calls()
+                each = delivery.take_arrow(most - rows)
+                if each is not None:
+                    found.append(each)
+                    rows += 0 if isinstance(each, Message) else each.num_rows
+                elif not await self._driver.wait(give_up_s):
+                    break
         return found
 
     async def __aiter__(self) -> AsyncIterator[Message]:

@@ -96,6 +96,19 @@ class Delivery:
         self.asked += 1
         self._before_bulk = self.handed()
 
+    def take_back(self) -> dict[AnyPlace, Position | None]:
+        """What was handed out since `begin_bulk` has not reached the application. Where it stands again in each
+        partition that gave something; None where it had nothing of it."""
+        before = self._before_bulk or {}
+        places = {each: before.get(each) for each, position in self.handed().items() if position != before.get(each)}
+        for partition, position in places.items():
+            self._let_go(partition)
+            if position is None:
+                self._handed.pop(partition, None)
+            else:
+                self._handed[partition] = position
+        return {each: position or self._starts.get(each) for each, position in places.items()}
+
     def end_bulk(self) -> None:
         """The application polls record by record: what it got in bulk is done."""
         self.asked += 1

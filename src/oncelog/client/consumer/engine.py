@@ -15,6 +15,7 @@ from uuid import UUID
 
 from oncelog.client.consumer.chunk_readers import Position
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.fetching.cursor import Cursor
 from oncelog.client.fetching.events import Chunk, Event
 from oncelog.client.fetching.fetcher import Fetcher
 from oncelog.client.fetching.values import (
@@ -141,6 +142,15 @@ class Engine:
         chunk.cut()
         self._wake(lambda: self._fetch_again(chunk, position))
 
+    def go_back(self, places: Mapping[AnyPlace, Position | None]) -> None:
+        """The application stands there again, or where the partition was begun. What lies ready behind is stale at
+        once; the loop fetches it again."""
+        cursors = self.fetcher.cursors
+        stale = [(cursors[each], cursors[each].version, places[each]) for each in places if each in cursors]
+        for cursor, version, _ in stale:
+            cursor.damaged_version = version
+        self._wake(lambda: self._go_back(stale))
+
     # --- what the loop is told
 
     def tell(self, error: KafkaError) -> None:
@@ -150,6 +160,12 @@ class Engine:
 
     def _fetch_again(self, chunk: Chunk, position: Position) -> None:
         self.fetcher.fetch_again(chunk, position.offset, position.leader_epoch, self._now_ms())
+        self.pump()
+
+    def _go_back(self, stale: Iterable[tuple[Cursor, int, Position | None]]) -> None:
+        for cursor, version, position in stale:
+            if cursor.version == version and self.fetcher.cursors.get(cursor.partition) is cursor:
+                self.fetcher.rewind(cursor.partition, position or cursor.began_at)
         self.pump()
 
     def pump(self) -> None:

@@ -2,10 +2,12 @@
 
 import asyncio
 import inspect
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from oncelog.client.consumer.asked import closed_in_callback
+from oncelog.client.consumer.calls import Call
 from oncelog.client.consumer.operations import Operations
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.properties import ConsumerSettings
@@ -73,9 +75,9 @@ class OnLoop:
         return True
 
     async def serve_calls(self) -> None:
-        calls = self.operations.core.calls
-        while calls:
-            call = calls.popleft()
+        core = self.operations.core
+        while core.calls:
+            call = core.calls.popleft()
             self._is_in_callback = call.then is not None
             try:
                 if call.function is not None:
@@ -85,7 +87,19 @@ class OnLoop:
             finally:
                 self._is_in_callback = False
                 if call.then is not None:
-                    await call.then()
+                    await self._follow(core.calls, core.tasks.begin(call.then()))
+
+    async def _follow(self, calls: deque[Call], following: "asyncio.Task[None]") -> None:
+        """What follows is done though who polls gives up: the group waits for it. The next poll waits for it
+        before anything else."""
+        try:
+            await asyncio.wait((following,))
+        except asyncio.CancelledError:
+            if not following.done():
+                calls.appendleft(Call(None, lambda: self._follow(calls, following)))
+            raise
+        if not following.cancelled():
+            following.result()
 
     async def close(self) -> None:
         if self.is_closed or self._started is None:
@@ -94,14 +108,29 @@ class OnLoop:
         if self._is_in_callback:
             raise closed_in_callback()
         operations = self._started
+        try:
+            failure = await self._leave(operations)
+            await operations.close()
+            await self.serve_calls()
+        except BaseException:
+            await operations.core.close()
+            raise
+        finally:
+            self.is_closed = True
+        if failure is not None:
+            raise failure
+
+    async def _leave(self, operations: Operations) -> Exception | None:
+        """The group waits for our callbacks, so they are served until we are out of it; what one of them raised first
+        is said when all is over."""
+        failure: Exception | None = None
         operations.begin_leaving(self._something_came.set)
         while not operations.has_left:
             self._something_came.clear()
-            await self.serve_calls()
+            try:
+                await self.serve_calls()
+            except Exception as raised:
+                failure = failure or raised
             if not operations.has_left and not operations.core.calls:
                 await self._something_came.wait()
-        try:
-            await operations.close()
-            await self.serve_calls()
-        finally:
-            self.is_closed = True
+        return failure

@@ -3,7 +3,8 @@
 They run on the loop while the application waits for them, so they may touch its side (`delivery`) too.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from oncelog.arguments import as_whole, check_kind
@@ -156,6 +157,18 @@ class Operations:
         gone = [self._assigned(each) for each in arguments.topic_partitions(partitions)]
         await self.commit_what_was_read(gone)
         await self.release(gone)
+
+    @contextmanager
+    def collecting(self, collected: Sized) -> Iterator[None]:
+        """All of it reaches the application, or none: where a signal, or who gives up waiting, ends this half-way, the
+        records come again."""
+        self.delivery.begin_bulk()
+        try:
+            yield
+        except BaseException:
+            if collected:
+                self.core.engine.go_back(self.delivery.take_back())
+            raise
 
     async def seek(self, partition: object) -> None:
         place = arguments.place_of(arguments.topic_partition(partition))

@@ -35,7 +35,7 @@ class Cursor:
     replica: int = NO_NODE
     replica_until_ms: int = 0
     version: int = 0  # one more whenever what was fetched before is not to be seen any more
-    damaged_version: int = -1  # part of what was fetched under it cannot be read; written by the thread that reads
+    damaged_version: int = -1  # nothing more of what was fetched under it is read; written by the thread that reads
     began_at: tuple[int, int] | None = None  # the first position, and its epoch, since the application chose
     asking: int = 0  # the request that is under way, or 0; answers to any other are stale
     due_ms: int = 0  # nothing is asked before

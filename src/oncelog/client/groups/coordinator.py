@@ -141,13 +141,15 @@ class Group:
         longer than the group waits for it."""
         self._machine.leave()
         self._advance()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.max_poll_interval_ms / 1000):
-                while not self._machine.is_out:
-                    await self._changed.wait()
-        await self._tasks.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.max_poll_interval_ms / 1000):
+                    while not self._machine.is_out:
+                        await self._changed.wait()
+        finally:
+            await self._tasks.close()
+            if self._timer is not None:
+                self._timer.cancel()
 
     # --- what the machine wants
 
