@@ -155,3 +155,13 @@ def test_a_forked_process_is_told_instead_of_waiting_for_a_thread_that_it_has_no
 
     assert thread.run(works())
     thread.stop()
+
+
+def test_a_signal_before_the_thread_is_anybodys_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def signalled(*_: object) -> bool:
+        raise KeyError("a signal")
+
+    monkeypatch.setattr("oncelog.client.net.loop_thread.until_set", signalled)
+    with pytest.raises(KeyError):
+        LoopThread("interrupted")
+    assert "interrupted" not in {each.name for each in threading.enumerate()}

@@ -3,15 +3,21 @@
 import math
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from oncelog.client.errors import KafkaError
+from oncelog.client.net.loop_thread import LoopThread
 from oncelog.client.producer.asynchronous import AsyncProducer
+from oncelog.client.producer.encoding import Encoder
 from oncelog.client.producer.producer import Producer
-from tests.client.producer.conftest import MakeProducer
-from tests.client.producer.stored import Heard
+from oncelog.embedded import Server
+from tests.client.inside import thread_of
+from tests.client.producer.conftest import MakeProducer, producers_threads
+from tests.client.producer.stored import Heard, stored
 
 PATIENCE_S = 20
 
@@ -68,6 +74,63 @@ async def test_an_exception_leaves_the_async_with_too(silent: str) -> None:
             raise ZeroDivisionError
     error = future.exception()
     assert error is not None and error.args[0].code() == KafkaError._PURGE_QUEUE
+
+
+class Signal(Exception):
+    """Raised by a handler, as KeyboardInterrupt is."""
+
+
+def interrupted(coroutine: Coroutine[Any, Any, Any], *_: object) -> None:
+    coroutine.close()
+    raise Signal
+
+
+def test_a_signal_as_a_producer_ends_leaves_no_thread_behind(
+    make_producer: MakeProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = producers_threads()
+    producer = make_producer()
+    monkeypatch.setattr(thread_of(producer), "run", interrupted)
+    with pytest.raises(Signal):
+        producer.close()
+    assert producers_threads() <= before
+
+
+def test_a_signal_as_a_producer_begins_leaves_no_thread_behind(
+    make_producer: MakeProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = producers_threads()
+    with monkeypatch.context() as patch:
+        patch.setattr(LoopThread, "run", lambda _, coroutine, *more: interrupted(coroutine, *more))
+        with pytest.raises(Signal):
+            make_producer()
+    assert producers_threads() <= before
+
+
+@pytest.mark.parametrize("is_made", [False, True], ids=["before it is made", "when it is made"])
+def test_a_signal_as_a_batch_is_made_loses_and_doubles_no_record(
+    server: Server, topic: str, make_producer: MakeProducer, monkeypatch: pytest.MonkeyPatch, is_made: bool
+) -> None:
+    """A producing thread makes full batches itself, which is most of what it does."""
+    producer, heard = make_producer(batch_num_messages=10, linger_ms=100_000), Heard()
+    producer.produce(topic, b"0", on_delivery=heard)
+    assert producer.flush(PATIENCE_S) == 0
+    encode, signals = Encoder.encode, [Signal()]
+
+    def signalled(*rows: Any, **how: Any) -> Any:
+        made = encode(*rows, **how) if is_made else None
+        if signals and threading.current_thread() is threading.main_thread():
+            raise signals.pop()
+        return made or encode(*rows, **how)
+
+    monkeypatch.setattr(Encoder, "encode", signalled)
+    for number in range(1, 25):
+        with suppress(Signal):
+            producer.produce(topic, b"%d" % number, on_delivery=heard)
+    assert not signals
+    assert producer.flush(PATIENCE_S) == 0
+    assert heard.codes == [None] * 25
+    assert [each.value for each in stored(server.bootstrap_servers, topic)] == [b"%d" % number for number in range(25)]
 
 
 def test_without_an_exception_the_end_waits_for_every_record(topic: str, make_producer: MakeProducer) -> None:

@@ -29,9 +29,13 @@ class LoopThread:
         started = threading.Event()
         self._loop.call_soon(started.set)
         self._thread.start()
-        if not until_set(started, START_TIMEOUT_S):
-            raise KafkaException(KafkaError(KafkaError._FAIL, "the client's thread did not start"))
         _threads.add(self)
+        try:
+            if not until_set(started, START_TIMEOUT_S):
+                raise KafkaException(KafkaError(KafkaError._FAIL, "the client's thread did not start"))
+        except BaseException:  # nobody else could
+            self.stop()
+            raise
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

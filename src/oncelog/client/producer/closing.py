@@ -8,6 +8,7 @@ over from a thread that produces without a pause costs milliseconds, so such a t
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from oncelog.client.errors import KafkaError
@@ -78,6 +79,7 @@ class Closing:
         self._open: OrderedDict[Unbatched, float] = OrderedDict()
         self._deferred: set[Unbatched] = set()  # due, but with enough batches before them
         self._refused: set[Unbatched] = set()  # with chunks, when another thread had the lock
+        self._engines_thread = 0  # until it has had a turn
         self._wall_offset_s = wall_s() - monotonic_s()
         self._wall_offset_at_s = monotonic_s()
 
@@ -104,9 +106,13 @@ class Closing:
             while partition.chunks and partition.batches_under_way < MOST_MADE:
                 if not self._encode_next(partition):
                     break
+        except BaseException:  # a signal, most likely: the engine does the rest
+            if get_ident() != self._engines_thread:
+                self._noticed.append(partition)
+            raise
         finally:
             partition.lock.release()
-        self._owner.wake()
+            self._owner.wake()
         return True
 
     def put(self, partition: Unbatched, batches: Sequence[Batch]) -> None:
@@ -155,12 +161,16 @@ class Closing:
 
     def _encode_next(self, partition: Unbatched) -> bool:
         """The oldest chunk; False where it must wait."""
-        rows = partition.chunks.popleft()
+        rows = partition.chunks[0]
         handle = rows.handle if isinstance(rows, BulkRows) else None
         failure = self.saving.failure
+        if failure is None and partition.replay is None:
+            self._encode(partition, rows, handle)
+            return True
+        partition.chunks.popleft()
         if failure is not None:
             self._owner.report(Report(self.records(partition, rows, handle), error=failure, done_s=monotonic_s()))
-        elif partition.replay is not None:
+        else:
             rest = self.saving.offer(partition, rows, partial(self.records, partition, handle=handle))
             if rest:
                 if handle is not None:
@@ -168,30 +178,46 @@ class Closing:
                     rest.handle = handle
                 partition.chunks.appendleft(rest)
                 return False
-        else:
-            self._encode(partition, rows, handle)
         return True
 
     def _encode(self, partition: Unbatched, rows: list[Any], handle: Any) -> None:
+        """The rows of the oldest chunk, which leave it with their last step: a signal may come at any time before."""
+        try:
+            batches = self._batches(partition, rows, handle)
+        except BaseException:
+            if get_ident() == self._engines_thread:
+                partition.chunks.popleft()  # they would be in the way at every turn
+            raise
+        count = len(batches)
+        try:
+            partition.chunks.popleft()
+        finally:
+            partition.made_batches += count
+            self.made.extend(batches)
+        remaining = partition.rows[TIME : TIME + 1]
+        if remaining and remaining[0] >= 0:
+            partition.opened_s = remaining[0]
+
+    def _batches(self, partition: Unbatched, rows: list[Any], handle: Any) -> list[Batch]:
         first_s = rows[TIME] if rows[TIME] >= 0 else partition.opened_s
         if handle is not None:
             first_s = monotonic_s()  # rows of a bulk send that a replay held up; nobody noticed them before
         encoded = self._encoder.encode(
             partition.topic, partition.partition, rows, self.wall_offset_s(), keeps_times=self.keeps_times
         )
+        batches: list[Batch] = []
         for data, records in encoded:
             records.handle = handle
-            batch = Batch(partition.topic, partition.partition, data, records.count, int(first_s * 1000), records)
-            partition.made_batches += 1
-            self.made.append(batch)
-        remaining = partition.rows[TIME : TIME + 1]
-        if remaining and remaining[0] >= 0:
-            partition.opened_s = remaining[0]
+            batches.append(
+                Batch(partition.topic, partition.partition, data, records.count, int(first_s * 1000), records)
+            )
+        return batches
 
     # --- from the engine's thread
 
     def close_due(self, now_s: float) -> None:
         """Close the chunks that have lingered long enough."""
+        self._engines_thread = get_ident()
         if self._refused:
             refused, self._refused = self._refused, set()
             self._refused.update(each for each in refused if each.chunks and not self.close(each))

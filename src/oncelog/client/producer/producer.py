@@ -76,9 +76,7 @@ class Producer(Face):
         try:
             self._thread.run(begin(self._engine, self._goes_on_as))
         except BaseException:
-            self._finalizer.detach()
-            self._thread.run(self._engine.close())
-            self._thread.stop()
+            self._end()
             raise
         self._watch_forks()
 
@@ -289,12 +287,18 @@ class Producer(Face):
             return 0
         left = self.flush(timeout)
         self._unusable, self._topics = CLOSED, {}
-        if self._finalizer.detach() is not None:
-            self._thread.run(self._engine.close())
-            self._thread.stop()
+        self._end()
         self._outbox.notify()
         self._outbox.serve()
         return left
+
+    def _end(self) -> None:
+        """A signal that comes meanwhile leaves no thread behind: nobody calls this twice."""
+        try:
+            if self._finalizer.alive:
+                self._thread.run(self._engine.close())
+        finally:
+            self._finalizer()
 
     def __enter__(self) -> Self:
         self._check_usable()
