@@ -1,18 +1,22 @@
 """A saved producer that is ended in the middle: every record is reported, nothing is saved beyond one that is lost."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.producer import Producer
 from oncelog.client.saving import SavedProducer
 from oncelog.embedded import Server
 from tests.client.inside import engine_of
 from tests.client.producer.stored import Heard
 from tests.raw import RawConnection
+from tests.waiting import until
 
+PATIENCE_S = 20
 LINGERS = {"linger.ms": 100_000}
 
 
@@ -94,3 +98,22 @@ def test_a_batch_in_doubt_at_the_end_is_reported_as_maybe_stored(start: Callable
     assert told.codes == [KafkaError._PURGE_INFLIGHT]
     assert [error.maybe_stored() for error in told.errors if error is not None] == [True]
     assert len(producer) == 0
+
+
+async def test_a_save_that_is_given_up_as_leases_change_holds_nothing_back(
+    own_server: Server, out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncProducer({"bootstrap.servers": own_server.bootstrap_servers}) as producer:
+        await producer.pin(out)
+        await producer.saved()
+        engine = engine_of(producer)
+        with monkeypatch.context() as patch:
+            patch.setattr(engine.sender, "has_renewal", lambda place: True)
+            patch.setattr(engine, "is_idle", lambda place: False)
+            saving = asyncio.ensure_future(producer.saved())
+            await asyncio.to_thread(until, lambda: engine.is_held, "what is under way to be let finish")
+            saving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await saving
+        async with asyncio.timeout(PATIENCE_S):
+            await producer.produce_and_wait(out, b"goes out")

@@ -304,8 +304,8 @@ class Saving:
                 self._engine.flush(-1)
                 self._waiting.pop(id(save), None)
                 book.forget(save)
-        await self._change_leases(book, save)
         await self._move_on(book, save)
+        await self._change_leases(book, save)  # the last to wait for: what begins here is to be in the value
         return book.value(save, _wall_ms())
 
     async def _move_on(self, book: Book, save: Save) -> None:
@@ -331,9 +331,13 @@ class Saving:
             return
         fresh = await new_identity(self._engine.brokers, ending, _wall_ms()) if ending else None
         self._engine.hold(True)
-        while any(not self._engine.is_idle(place) for place in (*renewed, *ending)):
-            self._check_failure()
-            await asyncio.sleep(PAUSE_S / 10)
+        try:
+            while any(not self._engine.is_idle(place) for place in (*renewed, *ending)):
+                self._check_failure()
+                await asyncio.sleep(PAUSE_S / 10)
+        except BaseException:  # the one that waited for the value gave up, and nothing has begun
+            self._engine.hold(False)
+            raise
         for place in renewed:
             boundary = sender.boundary(place)
             assert boundary is not None, "an idle partition has a boundary"
