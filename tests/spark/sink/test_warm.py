@@ -1,6 +1,7 @@
 """What a process keeps between tasks, and for how long."""
 
 import threading
+from collections import OrderedDict
 
 import pytest
 
@@ -8,6 +9,13 @@ from oncelog.client.errors import KafkaException
 from oncelog.spark.sink import warm_worker
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+@pytest.fixture(autouse=True)
+def _clusters_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept is kept for as long as the process lives, and asks for metadata every five minutes: in the log of
+    whatever test runs by then, it would find nobody there."""
+    monkeypatch.setattr(warm_worker, "kept", OrderedDict())
 
 
 def threads() -> int:

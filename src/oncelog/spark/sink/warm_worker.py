@@ -144,7 +144,7 @@ def _close(thread: LoopThread, brokers: Brokers, idle: "list[LaneProducer]") -> 
     thread.stop()
 
 
-_clusters: "OrderedDict[frozenset[tuple[str, str]], Cluster]" = OrderedDict()
+kept: "OrderedDict[frozenset[tuple[str, str]], Cluster]" = OrderedDict()
 _lock: Final = threading.Lock()
 
 
@@ -153,10 +153,10 @@ def cluster(properties: Mapping[str, str]) -> Cluster:
     key = frozenset(properties.items())
     surplus: list[Cluster] = []  # ended outside of the lock, unless somebody uses them still
     with _lock:
-        found = _clusters.get(key)
+        found = kept.get(key)
         if found is None:
-            found = _clusters[key] = Cluster(properties)
-        _clusters.move_to_end(key)
-        while len(_clusters) > MOST_CLUSTERS:
-            surplus.append(_clusters.popitem(last=False)[1])
+            found = kept[key] = Cluster(properties)
+        kept.move_to_end(key)
+        while len(kept) > MOST_CLUSTERS:
+            surplus.append(kept.popitem(last=False)[1])
     return found
