@@ -221,3 +221,14 @@ def test_a_circle_is_refused() -> None:
     flow.read(replace(balances, name="there")).write(balances)
     with pytest.raises(ValueError, match="balances, there read what they write, in a circle"):
         flow.simulate([])
+
+
+def test_words_of_an_exception_that_are_no_text_are_told_as_they_can_be() -> None:
+    """Half of a pair of surrogates, as Python's json reads them: no record may have it."""
+
+    def refuse(order: Order) -> Order:
+        raise ValueError("no \ud800")
+
+    flow = Flow("f", version="1")
+    flow.read(orders).map(refuse).write(ordered)
+    assert r"ValueError: no \ud800" in told(flow, sent_to(orders))[0]

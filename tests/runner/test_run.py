@@ -15,10 +15,11 @@ import pytest
 from oncelog.chaos.life import Life
 from oncelog.client import Consumer, TopicPartition
 from oncelog.client.door import Input
-from oncelog.clock import ManualClock
+from oncelog.clock import ManualClock, Now
 from oncelog.embedded import Server
-from oncelog.flow import Dead, Flow, FlowFailed
+from oncelog.flow import Cell, Dead, Flow, FlowFailed
 from oncelog.flow.formats import GOODBYE
+from oncelog.flow.messages import Action
 from oncelog.runner import engine
 from oncelog.runner.progress import Progress
 from oncelog.runner.turns import Turns
@@ -192,6 +193,20 @@ def test_a_record_that_cannot_be_worked_on_stops_its_cell_and_no_other(billing: 
     assert f"{billing.name}, stage orders, cell 0: the record at offset 0 of {billing.orders.name}" in str(failure)
     with pytest.raises(FlowFailed, match="stage orders, cell 0"):
         run.await_termination()
+
+
+def test_a_cell_that_fails_by_a_fault_of_ours_ends_with_words(
+    billing: Billing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would stand still, and the flow with it: without an end, and nobody would hear of it."""
+
+    def fails(cell: Cell, now: Now) -> list[Action]:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(Cell, "actions", fails)
+    run = billing.flow().start(billing.properties, until="end")
+    with pytest.raises(FlowFailed, match="stage orders, cell 0: MemoryError: no room"):
+        run.await_termination(60)
 
 
 def test_outputs_and_dead_letters_may_be_added_to_a_flow(billing: Billing) -> None:

@@ -1,12 +1,13 @@
 """Windows and merges against a server: what the driver says of the time."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from oncelog.clock import wall_s
 from oncelog.embedded import Server
-from oncelog.flow import Flow, Topic, Window, json_of, text
+from oncelog.flow import Flow, Limits, Topic, Window, json_of, text
 from tests.runner.flows import Billing, Order, Owed, everything, make_topic, messages
 from tests.waiting import until
 
@@ -77,3 +78,37 @@ def test_two_inputs_are_merged_by_their_times(billing: Billing) -> None:
     billing.send_at(range(LONG_AGO_MS, LONG_AGO_MS + 10), billing.orders.name, more.name)
     flow.run(billing.properties, until="end")
     assert sorted(owed.amount for _, owed in billing.written()) == [1] * 10
+
+
+def test_a_run_ends_when_all_windows_are_written_that_close_at_its_end(
+    billing: Billing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waits here until the one before is acknowledged."""
+    monkeypatch.setattr("oncelog.runner.engine.Limits", partial(Limits, run_records=1, waiting_bytes=1))
+    out = Topic(f"{billing.name}-windows", text, json_of(Window[Owed]))
+    make_topic(billing.servers, out.name, 1)
+    flow = Flow(billing.name, version="1")
+    read = flow.read(billing.orders, wait_ms=LONG_AGO_MS // 100)
+    read.window("sums", Owed, lambda owed, order: Owed(owed.amount + 1), size_ms=WINDOW_MS).write(out)
+    billing.send_at(range(LONG_AGO_MS, LONG_AGO_MS + 20 * WINDOW_MS, WINDOW_MS))
+    flow.run(billing.properties, until="end")
+    assert sums(billing, out) == [1] * 20
+
+
+def test_time_waits_for_a_transaction_that_is_open_at_the_end_of_an_input(billing: Billing) -> None:
+    """What stands behind its beginning is older than now, and would be late."""
+    from confluent_kafka import Producer as Transactional
+
+    flow, out = windowed(billing, stages=1)
+    billing.send_at([LONG_AGO_MS])
+    producer = Transactional(billing.properties | {"transactional.id": billing.name, "partitioner": "murmur2"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    value = billing.orders.value.encode(Order("anna", 1))
+    producer.produce(billing.orders.name, key="o1", value=value, timestamp=LONG_AGO_MS + WINDOW_MS)
+    producer.flush(60)
+    flow.run(billing.properties, until="end")
+    assert sums(billing, out) == []
+    producer.commit_transaction(60)
+    flow.run(billing.properties, until="end")
+    assert sums(billing, out) == [1, 1]

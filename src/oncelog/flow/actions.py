@@ -274,10 +274,11 @@ def _next_plan(holding: Holding) -> Plan | None:
 
 def _told_watermark_ms(holding: Holding, told: Mapping[Place, Outputs]) -> int:
     """The watermark that is told to those who read its outputs: what this commit lets go out stands behind it, and may
-    be older."""
-    last, behind = holding.journal.content.commit, (*holding.commits.held, *told.items())
-    times = (min(outputs.times) for _, outputs in behind if outputs.times)
-    return max(min([holding.context.work.watermark_ms, *times]), last.watermark_ms if last else -1)
+    be older, and so may what timers write that are due and did not fire yet."""
+    last, behind, work = holding.journal.content.commit, (*holding.commits.held, *told.items()), holding.context.work
+    times = [min(outputs.times) for _, outputs in behind if outputs.times]
+    due_ms = [] if (timer_ms := work.next_timer_ms) is None else [timer_ms]
+    return max(min([work.watermark_ms, *times, *due_ms]), last.watermark_ms if last else -1)
 
 
 def note_commit(holding: Holding, base_offset: int, timestamp_ms: int) -> None:

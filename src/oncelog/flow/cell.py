@@ -109,9 +109,11 @@ class Cell:
 
     @property
     def is_idle(self) -> bool:
-        """It is at work, everything that is planned is done and committed, and nothing is to be told by the time."""
-        is_done = self.state is State.WORKING and self._commits.under_way is None and not self._inputs.plan_left
-        return is_done and not self.parts.is_time_to_be_told
+        """It is at work, everything that is planned is done and committed, and nothing is due by the time: timers may
+        wait until what was sent is acknowledged."""
+        inputs = self._inputs
+        is_done = self.state is State.WORKING and self._commits.under_way is None and not inputs.plan_left
+        return is_done and not (inputs.is_timer_due or self.parts.is_time_to_be_told)
 
     def is_due_at(self, marks: Iterable[int]) -> bool:
         """Whether something is left to do where its inputs get to these marks."""
@@ -147,16 +149,17 @@ class Cell:
         self._context.now = now
         happen(self.parts, Event.CLAIMED)
 
-    def fetched(self, input: int, records: Records, next_offset: int, now: Now) -> None:
-        """Take in what was fetched: nothing, where the input is at its end."""
+    def fetched(self, input: int, records: Records, next_offset: int, now: Now, *, is_open: bool = False) -> None:
+        """Take in what was fetched: nothing, where the input is at its end. `is_open`: a transaction is, and keeps back
+        what stands behind it."""
         self._context.now = now
-        self.sources[input].add(self._context.work.dated(input, records), next_offset, now)
+        self.sources[input].add(self._context.work.dated(input, records), next_offset, now, is_open=is_open)
 
-    def at_its_end(self, input: int, now: Now) -> None:
+    def at_its_end(self, input: int, now: Now, *, is_open: bool = False) -> None:
         """The input still is, so its time goes on; what is asked for stays so."""
         self._context.now = now
         if not self.sources[input].left:
-            self.sources[input].at_its_end(now)
+            self.sources[input].at_its_end(now, is_open=is_open)
 
     def heard(self, input: int, offset: int, mark_ms: int, now: Now) -> None:
         """All cells that write this input have said it: behind this offset comes nothing older."""

@@ -19,7 +19,8 @@ class Leaving:
     def stop(self, why: str) -> None:
         """It cannot go on. What was done before is committed and goodbye is said, so nobody with mended code waits for
         its deadline."""
-        self.is_wanted, self.stopped_by = True, why
+        # A user's exception may say what no text in a record can have.
+        self.is_wanted, self.stopped_by = True, why.encode(errors="backslashreplace").decode()
 
     @property
     def goodbye(self) -> Goodbye:

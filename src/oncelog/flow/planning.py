@@ -51,7 +51,7 @@ class Source:
         self.planned_to = max(self.planned_to, end_offset)
         self.waits_since_ms = now.monotonic_ms if self.seen_to > self.planned_to else None
 
-    def add(self, records: Records, next_offset: int, now: Now) -> None:
+    def add(self, records: Records, next_offset: int, now: Now, *, is_open: bool = False) -> None:
         """What was asked for when nothing was left."""
         self.is_asked = False
         self.records, self.at = records, bisect_left(records.offsets, self.fetched_to)
@@ -60,10 +60,12 @@ class Source:
         if self.left:
             self.empty_since_ms = None
         else:
-            self.at_its_end(now)
+            self.at_its_end(now, is_open=is_open)
 
-    def at_its_end(self, now: Now) -> None:
-        self.end_seen_ms = now.wall_ms
+    def at_its_end(self, now: Now, *, is_open: bool = False) -> None:
+        """`is_open`: a transaction keeps back what stands behind. Its records are older than now, so the time waits."""
+        if not is_open:
+            self.end_seen_ms = now.wall_ms
         if self.empty_since_ms is None:
             self.empty_since_ms = now.monotonic_ms
 

@@ -25,15 +25,17 @@ from oncelog.client.door import (
     producer_settings,
     stored_batches,
 )
-from oncelog.clock import monotonic_s
+from oncelog.clock import SystemClock, monotonic_s
 from oncelog.flow.errors import FlowRefused
 from oncelog.flow.formats import TIME
 from oncelog.flow.messages import JournalBatch
+from oncelog.flow.parts import Part
 from oncelog.runner.turns import Turns
 from oncelog.slots import AnyPlace, Place
 
 if TYPE_CHECKING:
     from oncelog.runner.storing.place import FilePlace
+    from oncelog.runner.storing.writing import FileWriter
 
 T = TypeVar("T")
 
@@ -124,6 +126,14 @@ class Cluster:
         from oncelog.runner.storing.place import FilePlace
 
         self.places = {url: FilePlace(url).begin() for url in urls}
+
+    def file_writer(self, part: Part, owner: str) -> "FileWriter | None":
+        """What writes the files of one life of a cell, where its part has some."""
+        if part.files is None:
+            return None
+        from oncelog.runner.storing.writing import FileWriter
+
+        return FileWriter(self.places[part.files.url], owner, lambda: SystemClock().now().monotonic_ms)
 
     def command(self, action: str, words: str) -> str:
         """A command for a message, as a shell takes it: at these brokers."""

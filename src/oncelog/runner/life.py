@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from oncelog.client import KafkaError, KafkaException
@@ -48,9 +48,6 @@ from oncelog.slots import Place, Span
 from oncelog.slots.messages import BatchAnswer, LookUp, NeedMetadata, Produce
 from oncelog.slots.replay import Slot
 
-if TYPE_CHECKING:
-    from oncelog.runner.storing.writing import FileWriter
-
 T = TypeVar("T")
 
 CLOCK: Final = SystemClock()
@@ -73,6 +70,7 @@ class Life:
         self.cell = cell
         self.is_over = False
         self.is_paused = False  # what it has in hand is committed, and no more input is taken
+        self.is_cut = False  # where its inputs end is no end of its run
         self._portions = Portions()
         self.began_at: list[int] = []  # where its inputs stood when it was restored
         self._cluster = cluster
@@ -96,19 +94,11 @@ class Life:
         self._told_end = [-1] * inputs
         self._high = [-1] * inputs
         self._told_time = [(-1, -1)] * inputs
-        self._files = self._writer()
+        self._files = cluster.file_writer(part, f"{self._stage.name}-{self._stage.cell}")
         self._files_turn = asyncio.Lock()
         self._is_woken = False
         self._to_feed: set[int] = set()  # inputs, at the beginning of its next turn
         self._timer: asyncio.TimerHandle | None = None
-
-    def _writer(self) -> "FileWriter | None":
-        if self._part.files is None:
-            return None
-        from oncelog.runner.storing.writing import FileWriter
-
-        place = self._cluster.places[self._part.files.url]
-        return FileWriter(place, f"{self._stage.name}-{self._stage.cell}", lambda: self._now().monotonic_ms)
 
     def begin(self) -> None:
         for used in self._topics.used:
@@ -179,6 +169,13 @@ class Life:
             self._cluster.turns.add(self._turn)
 
     def _turn(self) -> None:
+        try:
+            self._take_turn()
+        except Exception as failure:  # else it would stand still, and nobody hear of it
+            self.fail(f"{type(failure).__name__}: {failure}")
+            raise
+
+    def _take_turn(self) -> None:
         while self._to_feed and not self.is_over:
             self._feed(self._to_feed.pop())
         self._is_woken = False
@@ -434,9 +431,9 @@ class Life:
             self._give(index, Records(*piece[:5]), piece.next_offset)
         elif reading.is_at_end and self._told_end[index] != reading.position:
             self._told_end[index] = reading.position
-            self._give(index, EMPTY, reading.position)
+            self._give(index, EMPTY, reading.position, is_open=reading.is_open)
         elif reading.is_at_end and self._asks_for_time:
-            self.cell.at_its_end(index, self._now())
+            self.cell.at_its_end(index, self._now(), is_open=reading.is_open)
             self.wake()
 
     def _expect(self, expected: Expect) -> None:
@@ -463,10 +460,10 @@ class Life:
         )
         return found
 
-    def _give(self, index: int, records: Records, next_offset: int) -> None:
+    def _give(self, index: int, records: Records, next_offset: int, *, is_open: bool = False) -> None:
         self._asked[index] = None
         self._given[index] = next_offset
-        self.cell.fetched(index, records, next_offset, self._now())
+        self.cell.fetched(index, records, next_offset, self._now(), is_open=is_open)
         self.wake()
 
     def _look_for_the_end(self) -> None:
@@ -478,7 +475,7 @@ class Life:
             for each, end in zip(self._asked, self._ends, strict=True)
         ]
         if all(asked) and cell.is_idle and not cell.wants_to_leave:
-            self.leave(is_at_the_end=True)
+            self.leave(is_at_the_end=not self.is_cut)
 
     def _give_up(self, why: str) -> None:
         """Give up as `fail` does, but what was read before is committed, and goodbye is said."""

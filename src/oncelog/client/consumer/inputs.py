@@ -131,6 +131,12 @@ class Input:
         return self._inputs.cursor(self).high_watermark
 
     @property
+    def is_open(self) -> bool:
+        """A transaction that is not over keeps back what stands behind it, by the last answer."""
+        cursor = self._inputs.cursor(self)
+        return self._inputs.reads_committed and 0 <= cursor.last_stable_offset < cursor.high_watermark
+
+    @property
     def told(self) -> int:
         """The code with which it failed last; 0 once something was fetched again."""
         return self._inputs.cursor(self).reported_code
@@ -245,6 +251,7 @@ class Inputs:
     ) -> None:
         self.time_header = time_header
         self.check_crcs = settings.check_crcs
+        self.reads_committed = settings.isolation_level == "read_committed"
         self.awaits_loops = UntilLoaded(lambda: wake(self._go_on))
         self._inputs: dict[AnyPlace, Input] = {}
         self._engine = Engine(settings, brokers, _nothing_is_committed, self._drain, wake, purpose)
