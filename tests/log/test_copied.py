@@ -39,7 +39,7 @@ def flip(disk: MemoryDisk, log: PartitionLog, position: int) -> None:
 def test_what_is_whole_counts_as_flushed(torn_bytes: int) -> None:
     disk, log = copied(torn_bytes=torn_bytes)
     active = log.segments.active
-    assert read_flushed(disk, FOLDER) == (20, active.base_offset, active.size_bytes)
+    assert read_flushed(disk, FOLDER) == (20, active.base_offset, active.size_bytes, active.last_crc)
     assert not check_partition(disk, FOLDER).damage
     flip(disk, log, 70)
     before = contents(disk)

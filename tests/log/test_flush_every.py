@@ -77,6 +77,7 @@ def test_what_a_flush_notes_is_of_one_moment() -> None:
     log = open_log(disk, EVERY)
     put(log, b"0")
     size_bytes = log.segments.active.size_bytes
+    last_crc = log.segments.active.last_crc
 
     def grow() -> None:
         while len(log.segments) < 3:
@@ -84,11 +85,11 @@ def test_what_a_flush_notes_is_of_one_moment() -> None:
 
     disk.work = grow
     log.flush()
-    assert read_flushed(disk, FOLDER) == (1, 0, size_bytes)
+    assert read_flushed(disk, FOLDER) == (1, 0, size_bytes, last_crc)
     assert log.high_watermark == 1 < log.next_offset
     log.flush()
     active = log.segments.active
-    assert read_flushed(disk, FOLDER) == (log.next_offset, active.base_offset, active.size_bytes)
+    assert read_flushed(disk, FOLDER) == (log.next_offset, active.base_offset, active.size_bytes, active.last_crc)
     assert open_log(disk.crash(), EVERY).offline is None
 
 

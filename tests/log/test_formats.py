@@ -81,10 +81,10 @@ def test_a_snapshot_of_a_later_version_is_not_used_and_its_name_still_counts() -
 
 
 def of_earlier_versions(disk: MemoryDisk, snapshot: snapshots.Snapshot) -> None:
-    """Without the section that says where the log might begin: the last one, of 16 bytes."""
+    """Without the sections that they had not: the last two, of 16 bytes each."""
     snapshots.write_snapshot(disk, FOLDER, snapshot)
     path = snapshot_path(FOLDER, snapshot.point.offset)
-    change(disk, path, as_snapshot(2, read_whole(disk, path)[12:-16]))
+    change(disk, path, as_snapshot(2, read_whole(disk, path)[12:-32]))
 
 
 def test_what_earlier_versions_removed_is_not_missed_and_what_goes_later_is() -> None:
@@ -160,4 +160,32 @@ def test_a_note_of_earlier_versions_of_what_is_flushed_is_read_and_written_anew(
     put(again, b"1")
     again.flush()
     active = again.segments.active
-    assert read_flushed(found, FOLDER) == (2, 0, active.size_bytes)
+    assert read_flushed(found, FOLDER) == (2, 0, active.size_bytes, active.last_crc)
+
+
+def test_notes_of_earlier_versions_that_say_no_crc_are_read_and_written_anew() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, EVERY)
+    put(log, b"0")
+    log.flush()
+    path = f"{FOLDER}/flushed"
+    told = read_whole(disk, path).rsplit(b" ", 2)[0]
+    disk.unlink(path)
+    disk.open(path, create=True).pwritev([b"%b %08x\n" % (told, crc32c(told))], 0)
+    found = disk.crash(keep_all=True)
+    active = log.segments.active
+    assert read_flushed(found, FOLDER) == Written(1, 0, active.size_bytes)
+    assert check_partition(found, FOLDER).damage == []
+    again = open_log(found, EVERY)
+    put(again, b"1")
+    again.flush()
+    active = again.segments.active
+    assert read_flushed(found, FOLDER) == (2, 0, active.size_bytes, active.last_crc)
+
+
+def test_where_nobody_waits_for_flushes_a_note_of_one_says_how_far_and_no_more() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, LARGE)
+    put(log, b"0")
+    log.flush()
+    assert read_flushed(disk, FOLDER) == Written(1)

@@ -3,11 +3,12 @@
 import errno
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 from crc32c import crc32c
 
-from oncelog.log.config import LogConfig
+from oncelog.log.config import Flush, LogConfig
 from oncelog.log.cutting import cut_back
 from oncelog.log.disk import read_whole
 from oncelog.log.notes import read_written
@@ -28,6 +29,7 @@ from tests.log.support import (
     put_in_the_place_of,
 )
 
+CRC_AT = 17
 LARGE = LogConfig(retention_ms=-1, index_interval_bytes=200)
 OF_AN_EARLIER_BOOT = "written is damaged or of an earlier boot; a start does without it"
 
@@ -102,6 +104,63 @@ def test_another_partitions_log_in_the_place_of_one_is_seen_before_any_recovery_
     found = disk.crash(keep_all=True)
     put_in_the_place_of(path, found, data[:-1])
     check_refused(found, LARGE, "is not what was written: offset 39", stayed_up=True)
+
+
+def on_the_disk(log: PartitionLog) -> None:
+    log.flush()
+
+
+def at_a_recovery_point(log: PartitionLog) -> None:
+    log.checkpoint(NOW)
+
+
+IS_ANOTHER = "is not what was written"
+POINT_IS_ANOTHERS = "is of another log"
+
+
+def alike(digit: bytes, noting: Callable[[PartitionLog], None], starts: int) -> tuple[MemoryDisk, str, bytes]:
+    """A log that is as long as another one, batch by batch: the disk, the path and what is in it."""
+    disk = MemoryDisk()
+    config = replace(LARGE, flush=Flush.EVERY if noting is on_the_disk else Flush.OS)
+    log = open_log(disk, config)
+    for _ in range(40):
+        put(log, digit * 10)
+    for _ in range(starts):
+        log = open_log(disk, config, stayed_up=True)
+    noting(log)
+    path = log.segments.active.log_path
+    found = disk.crash(keep_all=True)
+    return found, path, read_whole(found, path)
+
+
+@pytest.mark.parametrize(
+    ("noting", "starts", "why"),
+    [
+        (on_the_disk, 0, IS_ANOTHER),
+        (on_the_disk, 1, POINT_IS_ANOTHERS),  # which the start has moved
+        (note_end, 0, IS_ANOTHER),
+        (note_end, 1, IS_ANOTHER),
+        (at_a_recovery_point, 0, POINT_IS_ANOTHERS),
+        (at_a_recovery_point, 1, POINT_IS_ANOTHERS),
+    ],
+)
+def test_another_log_that_ends_at_one_place_is_seen(
+    noting: Callable[[PartitionLog], None], starts: int, why: str
+) -> None:
+    found, path, whole = alike(b"1", noting, starts)
+    assert open_log(deepcopy(found), LARGE, stayed_up=True).offline is None
+    *_, other = alike(b"2", noting, starts)
+    assert len(other) == len(whole)
+    put_in_the_place_of(path, found, other)
+    check_refused(found, LARGE, why, stayed_up=True)
+
+
+def test_a_last_batch_that_has_rotted_below_the_recovery_point_is_no_other_log() -> None:
+    found, path, whole = alike(b"1", at_a_recovery_point, 0)
+    *_, (position, _) = headers(whole)
+    found.flip(path, position + CRC_AT)
+    assert open_log(found, LARGE).offline is None
+    assert not any("of another log" in each for each in check_partition(found, FOLDER).damage)
 
 
 @pytest.mark.parametrize("per_batch", [1, 3])

@@ -41,6 +41,7 @@ Trim = Callable[[Buffer, int], bytearray]  # a batch without its first records
 _new = tuple.__new__
 _APPEND = Decision.APPEND  # an enum's own look-up takes three times as long
 _stamp = struct.Struct(">qii").pack_into  # base offset, batch length, leader epoch
+_crc_in = struct.Struct(">17xI").unpack_from
 
 
 class Appender:
@@ -180,6 +181,7 @@ class Appender:
                 active.appended(position + size_bytes, self._staged_next, self._staged_max_ms)
         except OSError as error:
             self._undo(position, error)
+        active.last_crc = _crc_in(staged[-1])[0]
         self._staged = []
         self._staged_bytes = 0
         self._staged_max_ms = -1

@@ -41,7 +41,7 @@ def _whole_end(disk: Disk, folder: str, bases: list[int]) -> tuple[Written, bool
                 at, header, batch = found
                 if header.base_offset < end.offset or body_crc(batch, 0, len(batch)) != header.crc:
                     return end, False
-                end = Written(header.last_offset + 1, base, at + len(batch))
+                end = Written(header.last_offset + 1, base, at + len(batch), header.crc)
         finally:
             file.close()
         position = 0

@@ -9,7 +9,7 @@ import threading
 from oncelog.log.config import Flush, LogConfig
 from oncelog.log.errors import OffsetOutOfRange
 from oncelog.log.segment import Segment
-from oncelog.log.verdict import Written
+from oncelog.log.verdict import NO_CRC, Written
 
 
 class Extent:
@@ -21,7 +21,7 @@ class Extent:
         self.appended_bytes = 0  # since the start; retention, compaction and cuts take nothing of it
         self.flushed_offset = 0  # in this life
         self.cuts = 0  # how often the end moved back, so that a flush begun before does not count
-        self._end = (0, 0, 0, 0)  # what `captured` answers, replaced as a whole: other threads read it
+        self._end = (0, 0, 0, NO_CRC, 0)  # what `captured` answers, replaced as a whole: other threads read it
         self._counting = threading.Lock()
         self.configure(config)
 
@@ -46,7 +46,7 @@ class Extent:
             self._capture(active)
 
     def _capture(self, active: Segment) -> None:
-        self._end = self.next_offset, active.base_offset, active.size_bytes, self.cuts
+        self._end = self.next_offset, active.base_offset, active.size_bytes, active.last_crc, self.cuts
 
     def captured(self) -> tuple[Written, int]:
         """How far the log is, and how often it was cut by then: both of one moment, for whichever thread asks. In the

@@ -116,7 +116,8 @@ class Flusher:
         active, offset, cuts = self._segments.active, self._extent.next_offset, self._extent.cuts
         if offset <= self._written_offset or not active.size_bytes:
             return None
-        return partial(self._note_written, Written(offset, active.base_offset, active.size_bytes), cuts)
+        written = Written(offset, active.base_offset, active.size_bytes, active.last_crc)
+        return partial(self._note_written, written, cuts)
 
     def _note_written(self, written: Written, cuts: int) -> None:
         with self._noting:
@@ -190,6 +191,7 @@ class Flusher:
                 self._segments.first_offset,
                 self._extent.high_watermark,
                 self._aborted.total,
+                active.last_crc,
             ),
             log_path=active.log_path,
             beside=(active.index.path, *aborted_path),

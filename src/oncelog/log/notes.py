@@ -6,15 +6,17 @@ sum: `150 2c1b9d4e`. A person who has to write one leaves the sum out; the line 
 `leader-epoch` says besides whose folder it is, so that one that was copied to the place of another is not served there,
 and the boot under which a start last found the log whole, or made it so.
 
-`flushed` says up to where flushes that answers waited for had brought the log to the disk, and where the last batch
-ended. It is written over in place after each of them, and never says more than is true. It comes to the disk itself
-where it first passes the recovery point or a segment's beginning; after that a power failure may leave an older one. A
-backup notes it in its copy, too. Earlier versions noted no place.
+`flushed` says up to where flushes that answers waited for had brought the log to the disk, where the last batch ended,
+and which CRC it has: another log may end there, too. It is written over in place after each of them, and never says
+more than is true. It comes to the disk itself where it first passes the recovery point or a segment's beginning; after
+that a power failure may leave an older one. A backup notes it in its copy, too. Earlier versions noted no CRC,
+and those before them no place.
 
 `written` says the same of a short while ago, flushed or not. It is never brought to the disk, and counts only on a
 machine that has run on since: it names the boot that it is of.
 """
 
+import re
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -22,10 +24,12 @@ from crc32c import crc32c
 from oncelog.log.disk import Disk, read_whole, replace_file, write_all
 from oncelog.log.errors import LogStorageError
 from oncelog.log.names import EPOCH_FILE, FLUSHED_FILE, LATEST_OFFSET, START_FILE, WRITTEN_FILE
-from oncelog.log.verdict import Written
+from oncelog.log.verdict import NO_CRC, Written
 
 LATEST_EPOCH = 2**30  # that is believed: each start opens one more
 NO_BOOT = "-"  # it is not known, or nothing hangs on it
+_UNKNOWN = b"-" * 8
+_NOTE = re.compile(rb"(\S+) (\d+) (\d+) (\d+)(?: ([0-9a-f]{8}|-{8}))?")  # boot, offset, base offset, position, CRC
 
 
 def write_start(disk: Disk, folder: str, offset: int) -> None:
@@ -69,11 +73,12 @@ def read_written(disk: Disk, folder: str) -> Written:
 
 def _noted_in(data: bytes) -> tuple[str, Written]:
     noted, _, check = data.removesuffix(b"\n").rpartition(b" ")
-    boot, *numbers = noted.split(b" ")
-    is_whole = len(numbers) == len(Written._fields) and all(each.isdigit() for each in numbers)
-    if not is_whole or check.decode("latin-1") != _crc(noted):
+    found = _NOTE.fullmatch(noted)
+    if found is None or check.decode("latin-1") != _crc(noted):
         return "", Written()
-    return boot.decode("latin-1"), Written(*map(int, numbers))
+    boot, offset, base_offset, position, crc = found.groups()
+    its_crc = NO_CRC if crc in (None, _UNKNOWN) else int(crc, 16)
+    return boot.decode("latin-1"), Written(int(offset), int(base_offset), int(position), its_crc)
 
 
 def _is_of_now(disk: Disk, boot: str) -> bool:
@@ -82,7 +87,8 @@ def _is_of_now(disk: Disk, boot: str) -> bool:
 
 
 def _write_over(disk: Disk, path: str, boot: str, written: Written, *, durable: bool) -> None:
-    noted = b"%b %019d %019d %019d" % (boot.encode(), *written)
+    crc = _UNKNOWN if written.crc == NO_CRC else b"%08x" % written.crc  # of one length, as it is written over
+    noted = b"%b %019d %019d %019d %b" % (boot.encode(), *written[:3], crc)
     file = disk.open(path, create=True)
     try:
         write_all(file, [b"%b %b\n" % (noted, _crc(noted).encode())], 0)

@@ -39,7 +39,7 @@ from oncelog.log.names import (
     swap_of,
 )
 from oncelog.log.search import first_whole, whole_behind
-from oncelog.log.verdict import Ending, damage_of, not_as_written
+from oncelog.log.verdict import NO_CRC, Ending, Written, are_two, damage_of, not_as_written
 from oncelog.producers import CorruptSnapshot
 from oncelog.producers.snapshot import decode as decode_producers
 from oncelog.records.header import (
@@ -146,6 +146,7 @@ class _Check:
         self._compacted_to = 0
         self._expected = -1  # the offset that comes next, where that is known
         self._end = (-1, 0)  # the segment that the batch before is in, and the byte where that ends
+        self._last_crc = NO_CRC  # of that batch, if it is whole
         self._epoch = -1
         self._is_cut = False  # a start ends the log before what follows
 
@@ -181,7 +182,7 @@ class _Check:
             if not self._is_cut:
                 self._check_segment(piece, pieces[number + 1 :])
         if self._snapshot is not None:
-            self._check_end(self._snapshot.point, pieces[-1])
+            self._check_end(self._snapshot, pieces[-1])
         self._check_aborted()
         checked.end_offset = max(self._expected, checked.start_offset)
         if self._known.stayed_up and self._expected < checked.start_offset:
@@ -193,12 +194,13 @@ class _Check:
                 f"it ends at offset {self._expected}, but records up to {self._known.durable_offset} were on the disk"
             )
 
-    def _check_end(self, point: snapshots.RecoveryPoint, last: Piece) -> None:
+    def _check_end(self, snapshot: snapshots.Snapshot, last: Piece) -> None:
         """The end of a log with nothing behind its recovery point."""
+        point = snapshot.point
         if self._replicated and self._end == (point.base_offset, point.position):
             self._expected = max(self._expected, point.offset)  # a cut may have ended in a gap
         if self._expected >= point.offset:
-            self._check_point(point, self._end, (last.base_offset, 0))
+            self._check_point(snapshot, self._end, (last.base_offset, 0))
 
     # What is there
 
@@ -357,7 +359,7 @@ class _Check:
     ) -> bool:
         """Whether to go on with what follows."""
         if self._snapshot is not None and self._snapshot.point.offset <= header.base_offset:
-            self._check_point(self._snapshot.point, self._end, (piece.base_offset, position))
+            self._check_point(self._snapshot, self._end, (piece.base_offset, position))
             self._epoch, self._snapshot = self._snapshot.epochs.latest, None  # as a start knows it
         if header.base_offset != self._expected:
             self._out_of_order(piece, position, header.base_offset, following)
@@ -373,11 +375,13 @@ class _Check:
             self._problem(piece, position, reason, following)
         if self._is_cut:
             return False
+        crc = header.crc if is_whole else NO_CRC
         begins_there = header.base_offset < max(self._place.offset, self._gaps_below)  # or it is missing, and was told
         if begins_there and self._expected < self._place.offset <= header.last_offset + 1:
-            self._check_place(piece, position + len(batch), header.last_offset + 1)
+            self._check_place(Written(header.last_offset + 1, piece.base_offset, position + len(batch), crc))
         self._expected = max(self._expected, header.last_offset + 1)
         self._end = piece.base_offset, position + len(batch)
+        self._last_crc = crc
         self._epoch = epoch
         if is_whole:
             self._checked.batches += 1
@@ -387,18 +391,19 @@ class _Check:
                 self._on_batch(header, batch)
         return True
 
-    def _check_place(self, piece: Piece, end: int, end_offset: int) -> None:
+    def _check_place(self, found: Written) -> None:
         """The batch is compared with which the log ended when that was noted."""
-        if (end_offset, piece.base_offset, end) != self._place:
+        if found._replace(crc=NO_CRC) != self._place._replace(crc=NO_CRC) or are_two(found.crc, self._place.crc):
             path = log_path(self._folder, self._place.base_offset)
             self._checked.damaged(not_as_written(_name(path), self._place))
 
-    def _check_point(self, point: snapshots.RecoveryPoint, *places: tuple[int, int]) -> None:
+    def _check_point(self, snapshot: snapshots.Snapshot, *places: tuple[int, int]) -> None:
         """The end of a segment and the beginning of the next are two names of one place."""
-        if (point.base_offset, point.position) not in places:
+        point = snapshot.point
+        if (point.base_offset, point.position) not in places or are_two(self._last_crc, snapshot.last_crc):
             self._checked.damaged(
                 f"{_name(snapshot_path(self._folder, point.offset))} is of another log: offset {point.offset} is not "
-                f"at byte {point.position} of the segment {point.base_offset}"
+                f"at byte {point.position} of the segment {point.base_offset}, or not behind the batch that was there"
             )
 
     def _out_of_order(self, piece: Piece, position: int, base_offset: int, following: list[Piece]) -> None:

@@ -41,8 +41,9 @@ from oncelog.log.scan import Scan
 from oncelog.log.search import whole_behind
 from oncelog.log.segment import Segment
 from oncelog.log.snapshots import RecoveryPoint, Snapshot
-from oncelog.log.verdict import Ending, Known, Written, damage_of, not_as_written, what_to_do
+from oncelog.log.verdict import NO_CRC, Ending, Known, Written, are_two, damage_of, not_as_written, what_to_do
 from oncelog.producers import CorruptSnapshot, ProducerMap
+from oncelog.records.header import HEADER_BYTES, body_crc, read_header
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +140,7 @@ class Recovery:
         known = bases.index(point.base_offset) if point is not None else 0
         found.segments = [self._closed(base, end) for base, end in pairwise(bases[: known + 1])]
         if point is not None:
-            self._adopt_point(found, point)
+            self._adopt_point(found, point, NO_CRC if snapshot is None else snapshot.last_crc)
         self._read_rest(found, bases[known:], point)
         self._note_aborted(found, 0 if snapshot is None else snapshot.aborted)
         self._check_durable(found.segments[-1], "the log stops there")
@@ -271,7 +272,7 @@ class Recovery:
             logger.warning("%s cannot be read: the log tells the same", snapshot_path(self._folder, newest))
         return found
 
-    def _adopt_point(self, found: Recovered, point: RecoveryPoint) -> None:
+    def _adopt_point(self, found: Recovered, point: RecoveryPoint, last_crc: int) -> None:
         """The segment that holds the recovery point, up to there."""
         segment = self._segment(point.base_offset)
         size_bytes = self._disk.size(segment.log_path)
@@ -291,10 +292,12 @@ class Recovery:
             segment.rebuild_index(self._interval_bytes, end=point.position)
             next_index_at = segment.next_index_at
         segment.found(point.position, point.offset, point.max_timestamp_ms, next_index_at)
-        if point.position and not _ends_with(segment, point.offset, point.position):
+        segment.last_crc = last_crc
+        if point.position and not _ends_with(segment, point.offset, point.position, last_crc):
             raise LogStorageError(
                 f"{snapshot_path(self._folder, point.offset)} is of another log: before byte {point.position} of "
-                f"{segment.log_path} no batch ends with offset {point.offset - 1}. {what_to_do(self._folder)}"
+                f"{segment.log_path} no batch ends with offset {point.offset - 1}, or another one than then. "
+                + what_to_do(self._folder)
             )
         found.segments.append(segment)
 
@@ -368,7 +371,7 @@ class Recovery:
         if written.offset < 0:
             return
         segment = next((each for each in found.segments if each.base_offset == written.base_offset), None)
-        if segment is None or not _ends_with(segment, written.offset, written.position):
+        if segment is None or not _ends_with(segment, written.offset, written.position, written.crc):
             path = log_path(self._folder, written.base_offset)
             raise LogStorageError(f"{not_as_written(path, written)}. {what_to_do(self._folder)}")
 
@@ -399,10 +402,20 @@ class Recovery:
         self._disk.unlink(segment.log_path)
 
 
-def _ends_with(segment: Segment, offset: int, position: int) -> bool:
-    """Whether the batch before the offset ends at that byte. After a cut a gap may be there."""
+def _ends_with(segment: Segment, offset: int, position: int, crc: int) -> bool:
+    """Whether the batch before the offset ends at that byte, and is the one with that CRC. After a cut a gap may be
+    there."""
     try:
         last = segment.find(offset - 1)
     except Damaged:
         return False
-    return segment.has_gaps if last is None else last[0] + last[1] == position
+    if last is None:
+        return segment.has_gaps
+    at, size_bytes, *_ = last
+    return at + size_bytes == position and _is_it(segment, at, size_bytes, crc)
+
+
+def _is_it(segment: Segment, position: int, size_bytes: int, crc: int) -> bool:
+    """Whether the batch there may be the one with that CRC. One that has rotted may be: who reads it is told."""
+    found = read_header(segment.batch(position, HEADER_BYTES)).crc
+    return not are_two(found, crc) or body_crc(segment.batch(position, size_bytes), 0, size_bytes) != found

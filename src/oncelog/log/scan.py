@@ -56,6 +56,7 @@ class Scan:
         unpack, interval_bytes, accept = HEADER.unpack_from, self._interval_bytes, producers.accept
         at, end = 0, len(chunk)
         expected, epoch = segment.end_offset, self._epochs.latest
+        last_crc = segment.last_crc
         next_index_at, max_timestamp_ms = segment.next_index_at, segment.max_timestamp_ms
         gaps_below = self._gaps_below
         reason = ""
@@ -88,9 +89,11 @@ class Scan:
                         self._aborted.append(aborted)
                 else:
                     accept(pid, generation, sequence, delta + 1, base, its_max_ms, now)
+            last_crc = crc
             expected = base + delta + 1
             at += size_bytes
         segment.found(position + at, expected, max_timestamp_ms, next_index_at)
+        segment.last_crc = last_crc
         return at, reason
 
     def _take_large(self, chunk: bytes, position: int, size_bytes: int, replay_from: int) -> str:

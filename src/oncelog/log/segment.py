@@ -10,6 +10,7 @@ from oncelog.log.errors import Damaged
 from oncelog.log.handles import Handles
 from oncelog.log.index import ENTRY_BYTES, Entry, Index
 from oncelog.log.names import CLEANED, cleaned_path, index_path, log_path
+from oncelog.log.verdict import NO_CRC
 from oncelog.records.header import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, Buffer, read_header
 
 _offsets_at = struct.Struct(">qi11xi").unpack_from  # base offset, batch length, last offset delta
@@ -40,6 +41,7 @@ class Segment:
         "index",
         "is_sendable",
         "is_time_seen",
+        "last_crc",
         "log_path",
         "max_timestamp_ms",
         "next_index_at",
@@ -56,6 +58,7 @@ class Segment:
         self.index = Index(handles, index_path(folder, base_offset), 0)
         self.size_bytes = 0
         self.end_offset = base_offset  # the offset after its last record
+        self.last_crc = NO_CRC  # of its last batch
         self.max_timestamp_ms = -1
         self.is_time_seen = True  # in the headers, where an index said it
         self.next_index_at = 0  # the size from which the next batch gets an entry in the index
@@ -336,6 +339,7 @@ class Segment:
         self.index.cut(position)
         self.max_timestamp_ms = self._max_timestamp_before(position)
         self.size_bytes, self.end_offset, self.next_index_at = position, end_offset, 0
+        self.last_crc = NO_CRC
 
     def _max_timestamp_before(self, end: int) -> int:
         entry = self.index.at_position(end - 1)

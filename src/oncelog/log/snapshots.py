@@ -13,6 +13,7 @@
     5  i64: where the log might begin, because the segments below were removed or about to be
     6  i64: the high watermark, or one that was passed already
     7  i64: how many transactions were aborted in all, where there were some
+    8  u32: the CRC of the batch before the recovery point, where it is known: another log may end there, too
 
 A kind below 0x8000 that is not known is passed over. One from 0x8000 on changes what the others mean: then the snapshot
 is not used, and the log is read instead. Version 1 had no sections: the two followed one another.
@@ -32,6 +33,7 @@ from oncelog.log.disk import Disk, read_whole, replace_file
 from oncelog.log.epochs import LeaderEpochs
 from oncelog.log.errors import NO_DESCRIPTORS
 from oncelog.log.names import SNAPSHOT, offsets_of, snapshot_path
+from oncelog.log.verdict import NO_CRC
 
 _HEAD = struct.Struct(">4sHxxI")
 _POINT = struct.Struct(">qqqqq")
@@ -39,7 +41,8 @@ _MAGIC = b"OLSN"
 _VERSION = 2
 _SECTION = struct.Struct(">HxxI")
 _OFFSET = struct.Struct(">q")
-_EPOCHS, _PRODUCERS, _BEGINNING, _HIGH_WATERMARK, _ABORTED = 1, 2, 5, 6, 7
+_CRC = struct.Struct(">I")
+_EPOCHS, _PRODUCERS, _BEGINNING, _HIGH_WATERMARK, _ABORTED, _LAST_CRC = 1, 2, 5, 6, 7, 8
 _MUST_BE_KNOWN = 0x8000
 KEPT = 2  # besides the newest in each segment
 
@@ -59,6 +62,7 @@ class Snapshot(NamedTuple):
     beginning: int = -1  # where the log might begin; -1 in those of earlier versions, which do not say
     high_watermark: int = 0  # 0 in those of earlier versions
     aborted: int = 0  # transactions
+    last_crc: int = NO_CRC  # of the batch before the recovery point
 
 
 def encode(snapshot: Snapshot) -> bytes:
@@ -70,6 +74,8 @@ def encode(snapshot: Snapshot) -> bytes:
     ]
     if snapshot.aborted:
         sections.append((_ABORTED, _OFFSET.pack(snapshot.aborted)))
+    if snapshot.last_crc != NO_CRC:
+        sections.append((_LAST_CRC, _CRC.pack(snapshot.last_crc)))
     parts = (part for kind, held in sections for part in (_SECTION.pack(kind, len(held)), held))
     body = b"".join((_POINT.pack(*snapshot.point), *parts))
     return _HEAD.pack(_MAGIC, _VERSION, crc32c(body)) + body
@@ -116,8 +122,9 @@ def _decoded(data: bytes) -> Snapshot | None:
     (beginning,) = _OFFSET.unpack(held[_BEGINNING]) if _BEGINNING in held else (-1,)
     (high_watermark,) = _OFFSET.unpack(held[_HIGH_WATERMARK]) if _HIGH_WATERMARK in held else (0,)
     (aborted,) = _OFFSET.unpack(held[_ABORTED]) if _ABORTED in held else (0,)
+    (last_crc,) = _CRC.unpack(held[_LAST_CRC]) if _LAST_CRC in held else (NO_CRC,)
     epochs = LeaderEpochs.decode(held[_EPOCHS])
-    return Snapshot(point, epochs, held[_PRODUCERS], beginning, high_watermark, aborted)
+    return Snapshot(point, epochs, held[_PRODUCERS], beginning, high_watermark, aborted, last_crc)
 
 
 def _sections(body: bytes) -> dict[int, bytes] | None:

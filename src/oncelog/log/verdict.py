@@ -18,6 +18,8 @@ earlier ones too.
 
 from typing import NamedTuple
 
+NO_CRC = -1  # it is not known
+
 
 class Written(NamedTuple):
     """How far a log was, as is noted: the offset behind a batch, and the place where that ends."""
@@ -25,6 +27,7 @@ class Written(NamedTuple):
     offset: int = -1  # -1 where nothing is noted
     base_offset: int = 0  # of its segment
     position: int = 0  # 0 where no place is known
+    crc: int = NO_CRC  # of that batch, as its header says
 
 
 class Known(NamedTuple):
@@ -74,10 +77,15 @@ def damage_of(ending: Ending, known: Known) -> str:
     )
 
 
+def are_two(one_crc: int, other_crc: int) -> bool:
+    """Whether both are known, and of two batches."""
+    return NO_CRC not in (one_crc, other_crc) and one_crc != other_crc
+
+
 def not_as_written(log_path: str, written: Written) -> str:
     return (
-        f"{log_path} is not what was written: offset {written.offset - 1} does not end at byte {written.position}, as "
-        "it did when the server ran"
+        f"{log_path} is not what was written: offset {written.offset - 1} does not end at byte {written.position}, or "
+        "not in the batch that stood there when the server ran"
     )
 
 
