@@ -7,7 +7,9 @@ import pytest
 
 from oncelog.log import aborted, slices
 from oncelog.log.aborted import AbortedTransactions
+from oncelog.log.checkpoint import Checkpointer
 from oncelog.log.config import LogConfig
+from oncelog.log.errors import LogStorageError
 from oncelog.log.handles import Handles
 from oncelog.log.markers import marker_of
 from oncelog.log.partition import PartitionLog
@@ -318,3 +320,32 @@ def test_what_stands_open_before_the_start_is_known_after_a_power_failure() -> N
         assert committed_values(log) == [], f"seed {number}"
         end_well(log, commit=True)
         assert committed_values(log)[-1] == b"behind", f"seed {number}"
+
+
+def test_a_recovery_point_that_an_abort_moves_itself_knows_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(20):
+        disk = MemoryDisk(number)
+        log = open_log(disk, checkpointer=Checkpointer(limit_bytes=2))  # each commit brings all to the disk at once
+        put_in_transaction(log, b"aborted")
+        end_well(log, commit=False)
+        assert log.is_behind is False
+        again = open_log(disk.crash(keep_all=number == 0))
+        assert committed_values(again) == [], f"seed {number}"
+        assert again.recovered.scanned_bytes == 0
+    assert "made anew from the log" not in caplog.text
+
+
+def test_an_abort_that_the_disk_refuses_is_none() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    put_in_transaction(log, b"open")
+    disk.fail("pwritev", errno.EIO)
+    with pytest.raises(LogStorageError):
+        end(log, commit=False)
+    disk.heal()
+    put(log, b"more")
+    assert log.stable_offset == 0
+    end_well(log, commit=True)
+    assert committed_values(log) == [b"open", b"more"]
+    log.close()
+    assert committed_values(open_log(disk.crash())) == [b"open", b"more"]

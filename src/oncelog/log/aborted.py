@@ -101,8 +101,16 @@ class AbortedTransactions:
 
     def add(self, entries: Iterable[Aborted]) -> None:
         """Their markers are in the log, in this order."""
-        self._unwritten += entries
+        self.announce(entries)
         self.write()
+
+    def announce(self, entries: Iterable[Aborted]) -> None:
+        """Their markers are about to be appended: a recovery point that this moves counts them. Then comes `write`."""
+        self._unwritten += entries
+
+    def take_back(self, count: int) -> None:
+        """The markers of the last ones were not appended."""
+        del self._unwritten[len(self._unwritten) - count :]
 
     def write(self) -> None:
         """What is not in the file yet. Where the disk refuses, it stays in memory."""

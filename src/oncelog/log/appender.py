@@ -221,12 +221,10 @@ class Appender:
             if ended is not None:
                 aborted.append(ended)
         try:
-            self.commit()
+            self._commit_ending(aborted)
         except LogStorageError:
             self._epochs.replace(epochs)
             raise
-        if aborted:
-            self._aborted.add(aborted)
         return self._extent.next_offset
 
     def fence(self, pid: int, generation: int, now: Now) -> Fenced:
@@ -260,11 +258,19 @@ class Appender:
         stamp(batch, 0, offset, self._epochs.current)
         self._take(batch, read_header(batch), now)
         self._producers.end_transaction(pid, epoch, marker, offset, now.wall_ms, now)
-        self.commit()
         aborted = aborted_by(pid, marker, offset)
-        if aborted is not None:
-            self._aborted.add([aborted])
+        self._commit_ending([] if aborted is None else [aborted])
         return Marked(decision, self._staged_next, self._epochs.current)
+
+    def _commit_ending(self, aborted: list[Aborted]) -> None:
+        """Commit markers, which end these. A commit may move the recovery point, behind which no start looks for them."""
+        self._aborted.announce(aborted)
+        try:
+            self.commit()
+        except LogStorageError:
+            self._aborted.take_back(len(aborted))
+            raise
+        self._aborted.write()
 
     def _take(self, batch: Buffer, header: BatchHeader, now: Now) -> None:
         self._staged.append(batch)
