@@ -146,3 +146,20 @@ def test_a_flush_that_ends_behind_a_cut_in_the_midst_of_which_it_was_begun_does_
     assert log.safe_offset <= 25
     again = open_log(disk.crash(keep_all=True), EVERY, replicated=True)
     assert (again.offline, again.next_offset) == (None, 25)
+
+
+def test_a_flush_of_a_log_that_is_let_go_notes_nothing_for_the_one_that_has_its_folder_then() -> None:
+    disk = Meanwhile("fdatasync")
+    log = open_log(disk, EVERY)
+    put(log, b"0")
+
+    def begin_another() -> None:
+        log.abandon()
+        for name in disk.listdir(FOLDER):
+            disk.unlink(f"{FOLDER}/{name}")
+        open_log(disk, EVERY)
+
+    disk.work = begin_another
+    log.flush()
+    assert disk.work is None and not disk.exists(f"{FOLDER}/flushed")
+    assert open_log(disk.crash(keep_all=True), EVERY, stayed_up=True).offline is None

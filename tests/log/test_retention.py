@@ -324,3 +324,30 @@ def test_a_log_is_brought_to_the_disk_once_for_many_starts_within_what_is_there(
     put(log, b"20")
     log.delete_before(21)
     assert len(flushed) == 2
+
+
+def test_what_is_under_way_for_a_log_that_is_let_go_writes_nothing_for_the_one_that_has_its_folder_then() -> None:
+    for count in range(30):
+        disk = MemoryDisk()
+        log = open_log(disk, SMALL)
+        for number in range(40):
+            put(log, b"%d" % number)
+        waits = (step for step in log.deleting_before(25) if step is not None)
+        for wait in islice(waits, count):
+            wait()
+        last = next(waits, None)
+        if last is None:
+            break
+        log.abandon()
+        for name in disk.listdir(FOLDER):
+            disk.unlink(f"{FOLDER}/{name}")
+        another = open_log(disk, SMALL)
+        put(another, b"another")
+        names = disk.listdir(FOLDER)
+        last()
+        for wait in waits:
+            wait()
+        assert disk.listdir(FOLDER) == names, f"after {count} waits"
+        again = open_log(disk.crash(keep_all=True), SMALL, stayed_up=True)
+        assert (again.offline, values_in(again)) == (None, [b"another"])
+    assert count > 3

@@ -263,7 +263,7 @@ class Appender:
         return Marked(decision, self._staged_next, self._epochs.current)
 
     def _commit_ending(self, aborted: list[Aborted]) -> None:
-        """Commit markers, which end these. A commit may move the recovery point, behind which no start looks for them."""
+        """Commit markers, which end these. That may move the recovery point, and no start looks before it for them."""
         self._aborted.announce(aborted)
         try:
             self.commit()

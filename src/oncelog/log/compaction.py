@@ -147,7 +147,7 @@ def finish(log: Parts, job: CompactionJob) -> Steps[None]:
     # Before the swaps: it also says that offsets may have gaps from here on. What is waited for aside is no more to be
     # waited for in the midst of a swap.
     job.state.passes_over(job.end_offset, job.now.wall_ms)
-    save = partial(save_state, log.disk, log.folder, job.state)
+    save = partial(_save, log, job)
     yield save
     for number, group in enumerate(job.groups):
         if _has_changed(log, job, job.groups[number:]):
@@ -163,11 +163,16 @@ def finish(log: Parts, job: CompactionJob) -> Steps[None]:
             yield partial(_close_all, removed)
             yield partial(log.disk.sync_folder, log.folder)
     job.state.dirty_offset = job.end_offset
-    if not log.health.closed:
-        yield save
+    yield save
     logger.info(
         "%s: compacted up to %d, %d bytes became %d", log.folder, job.end_offset, before, log.segments.size_bytes
     )
+
+
+def _save(log: Parts, job: CompactionJob) -> None:
+    """Not where the log was let go: its folder may be another's by now."""
+    if not log.health.closed:
+        save_state(log.disk, log.folder, job.state)
 
 
 def _has_changed(log: Parts, job: CompactionJob, groups: list[Group]) -> bool:

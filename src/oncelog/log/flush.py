@@ -98,7 +98,7 @@ class Flusher:
 
     def _note_flushed(self, flushed: Written, cuts: int, active_base: int) -> None:
         with self._noting:
-            if flushed.offset <= self._noted_offset or cuts != self._extent.cuts:
+            if flushed.offset <= self._noted_offset or cuts != self._extent.cuts or self._health.closed:
                 return
             durable = self._durably_noted_offset <= max(self.point_offset, active_base)
             try:
@@ -209,8 +209,11 @@ class Flusher:
             drop_old(self._disk, self.folder, segment_bases)
 
     def note_beginning(self, snapshot: Snapshot) -> None:
-        """That the log may begin there from now on. It is a recovery point, too, and no flush writes over it."""
+        """That the log may begin there from now on. It is a recovery point, too, and no flush writes over it. Nothing
+        where the log was let go: its folder may be another's by now."""
         with self._moving:
+            if self._health.closed:
+                return
             write_snapshot(self._disk, self.folder, snapshot)
             self.beginning = snapshot.point.offset
             self.point_offset = max(self.point_offset, self.beginning)

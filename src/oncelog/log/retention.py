@@ -62,9 +62,9 @@ def _are_first(log: Parts, segments: list[Segment]) -> bool:
 
 
 def _note_start(log: Parts, offset: int) -> None:
-    """One thread at a time, and never back."""
+    """One thread at a time, and never back; nor where the log was let go: its folder may be another's by now."""
     with log.noting_start:
-        if offset > log.noted_start:
+        if offset > log.noted_start and not log.health.closed:
             write_start(log.disk, log.folder, offset)
             log.noted_start = offset
 
