@@ -1,8 +1,10 @@
 """The slow look for rot: it goes through everything, remembers how far it is, and tells readers what it finds."""
 
 import asyncio
+import errno
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -13,7 +15,7 @@ from oncelog.log.errors import Damaged
 from oncelog.log.partition import PartitionLog
 from oncelog.server.exposition import exposition
 from oncelog.server.metrics import Metrics
-from oncelog.server.scrubber import RESTS, STATE_FILE, Scrubber
+from oncelog.server.scrubber import IDLE_S, RESTS, STATE_FILE, Scrubber
 from oncelog.server.topics import Topics
 from tests.raw import RawConnection, batch
 from tests.server.topics_support import NOW, append, open_topics
@@ -164,6 +166,28 @@ def test_a_state_that_cannot_be_read_means_a_new_round(tmp_path: Path, state: st
     scrubbed.filled("one")
     assert scrubbed.round() == scrubbed.stored_bytes
     scrubbed.close()
+
+
+def test_a_want_of_descriptors_is_no_damage_and_what_was_found_before_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scrubbed = Scrubbed(tmp_path)
+    harm(scrubbed.filled("one"), 12)
+    scrubbed.round()
+    scrubbed.close()
+    again = Scrubbed(tmp_path)
+    (log,) = (each for each in again.topics.logs() if each.name == "one-0")
+    with monkeypatch.context() as patched:
+        patched.setattr(RealDisk, "open", no_descriptors)
+        assert again.steps(3) == [IDLE_S] * 3
+    assert log.damage == [] and not any(segment.rotten for segment in log.segments)
+    again.steps(1)
+    assert len(log.damage) == 1
+    again.close()
+
+
+def no_descriptors(disk: RealDisk, path: str, **_: bool) -> NoReturn:
+    raise OSError(errno.EMFILE, "too many open files", path)
 
 
 def test_what_retention_takes_while_it_is_read_is_no_damage(tmp_path: Path) -> None:

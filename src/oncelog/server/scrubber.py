@@ -16,6 +16,7 @@ from typing import Any
 
 from oncelog.clock import Clock
 from oncelog.log.disk import Disk, read_whole, replace_file
+from oncelog.log.errors import NO_DESCRIPTORS
 from oncelog.log.partition import PartitionLog
 from oncelog.log.scrubbing import Reached, Rotten, Stretch, read_stretch
 from oncelog.log.segment import Segment
@@ -75,6 +76,10 @@ class Scrubber:
         try:
             stretch = await read
         except OSError as error:
+            if error.errno in NO_DESCRIPTORS:  # nothing is wrong with what is stored: it is looked at again
+                if known is not None:
+                    self._put_back((log.name, segment.base_offset, place.position))
+                return IDLE_S
             stretch = Stretch(Reached(size_bytes, -1), [Rotten(place.position, size_bytes, str(error))], 0)
         if self._stop.is_set():
             return IDLE_S
@@ -119,6 +124,10 @@ class Scrubber:
                     if segment.base_offset == base_offset and position < segment.size_bytes:
                         return log, segment, Reached(position, -1)
         return None
+
+    def _put_back(self, noted: tuple[str, int, int]) -> None:
+        self._to_check.appendleft(noted)
+        self._noted.append(noted)
 
     def _next(self) -> tuple[PartitionLog, Segment, Reached] | None:
         if not self._left and not self._begin():
