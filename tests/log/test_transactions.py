@@ -8,7 +8,9 @@ import pytest
 from oncelog.log import aborted, slices
 from oncelog.log.aborted import AbortedTransactions
 from oncelog.log.checkpoint import Checkpointer
+from oncelog.log.cleaner_state import load_state
 from oncelog.log.config import LogConfig
+from oncelog.log.cutting import cut_back
 from oncelog.log.errors import LogStorageError
 from oncelog.log.handles import Handles
 from oncelog.log.markers import marker_of
@@ -349,3 +351,38 @@ def test_an_abort_that_the_disk_refuses_is_none() -> None:
     assert committed_values(log) == [b"open", b"more"]
     log.close()
     assert committed_values(open_log(disk.crash())) == [b"open", b"more"]
+
+
+def test_what_is_aborted_behind_a_cut_stays_known_until_compaction_has_taken_it_out() -> None:
+    disk = MemoryDisk(1)
+    compacted(disk).close()
+    found = disk.crash(keep_all=True)
+    cut_back(found, FOLDER, 5)
+    log = open_log(found, COMPACTED)
+    put_in_transaction(log, b"aborted", key=b"a")
+    end_well(log, commit=False)
+    for number in range(40):  # so that it comes to what the pass before the cut had looked at
+        put(log, b"%d" % number, key=b"k%d" % number)
+    log.segments.roll()
+    log.checkpoint(NOW)
+    assert log.begin_compaction(NOW) is not None
+    assert b"aborted" not in committed_values(log)
+
+
+def test_a_log_that_is_cut_back_was_compacted_up_to_there_at_most() -> None:
+    disk = MemoryDisk(1)
+    log = compacted(disk, replicated=True)
+    assert load_state(disk, FOLDER).dirty_offset == 30
+    log.truncate_to(5)
+    assert load_state(disk, FOLDER).gaps_below == 5
+
+
+def compacted(disk: MemoryDisk, *, replicated: bool = False) -> PartitionLog:
+    log = open_log(disk, COMPACTED, replicated=replicated)
+    for number in range(30):
+        put(log, b"%d" % number, key=b"k%d" % number)
+    log.advance_high_watermark(log.next_offset)
+    log.segments.roll()
+    log.checkpoint(NOW)
+    assert log.compact(NOW)
+    return log

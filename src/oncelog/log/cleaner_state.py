@@ -75,3 +75,12 @@ def load_state(disk: Disk, folder: str) -> CleanerState:
         except ValueError as error:
             logger.warning("%s is not usable (%s): compaction begins anew", path, error)
     return CleanerState()
+
+
+def cut_state(disk: Disk, folder: str, end_offset: int) -> None:
+    """The log ends there from now on: what comes next was not looked at, and has no gaps yet."""
+    state = load_state(disk, folder)
+    if state.gaps_below > end_offset:
+        state.dirty_offset = min(state.dirty_offset, end_offset)
+        state.passes = [(min(end, end_offset), wall_ms) for end, wall_ms in state.passes]
+        save_state(disk, folder, state)

@@ -1,6 +1,7 @@
 """Cutting a damaged log back, because a person has decided to go on without what follows. No server runs."""
 
 from oncelog.log import snapshots
+from oncelog.log.cleaner_state import cut_state
 from oncelog.log.compaction_swap import finish_swaps
 from oncelog.log.disk import Disk
 from oncelog.log.errors import LogStorageError
@@ -30,6 +31,7 @@ def cut_back(disk: Disk, folder: str, offset: int) -> int:
     for name in (FLUSHED_FILE, WRITTEN_FILE):
         if name in names:
             disk.unlink(f"{folder}/{name}")
+    cut_state(disk, folder, offset)
     disk.sync_folder(folder)
     for base in [base for base in offsets_of(names, INDEX) if base >= kept[-1]]:  # the one that stays is made anew
         disk.unlink(index_path(folder, base))

@@ -2,6 +2,7 @@
 
 from oncelog.clock import Now
 from oncelog.log import snapshots
+from oncelog.log.cleaner_state import cut_state
 from oncelog.log.notes import write_start
 from oncelog.log.parts import Parts
 
@@ -38,6 +39,8 @@ def truncate(log: Parts, offset: int, now: Now) -> bool:
     log.segments.keep_first(number + 1)
     log.epochs.cut_end(new_end)
     log.aborted.cut_end(new_end)
+    if log.replicated:  # elsewhere the end may lie in a gap of compaction, which must be believed
+        cut_state(log.disk, log.folder, new_end)
     if not log.replicated:  # what is appended next is of the epoch that goes on
         log.epochs.begin(log.epochs.current, new_end)
     if starts_over:
