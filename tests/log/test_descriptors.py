@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.log.checkpoint import Checkpointer
 from oncelog.log.config import Flush, LogConfig
 from oncelog.log.disk import File
 from oncelog.log.errors import LogStorageError
@@ -13,7 +14,7 @@ from oncelog.log.partition import PartitionLog
 from oncelog.producers import Decision
 from oncelog.server.topics import FEWEST_FILES
 from tests.log.memory_disk import MemoryDisk
-from tests.log.support import LEASED, SMALL, open_log, put, values_in
+from tests.log.support import LEASED, NOW, SMALL, open_log, put, values_in
 from tests.server import topics_support
 from tests.server.topics_support import open_topics
 
@@ -128,3 +129,18 @@ def test_a_low_limit_of_open_files_leaves_some_to_flushes_and_connections(monkey
         for partition in topics.create("many", 60, {}, topics_support.NOW).partitions:
             topics_support.append(partition)
         assert disk.open_now == most
+
+
+def test_a_round_of_flushes_that_cannot_open_a_file_is_made_good_by_the_next_round_of_all() -> None:
+    disk, checkpointer = FewDescriptors(), Checkpointer()
+    log = open_log(disk, SMALL, checkpointer=checkpointer)
+    put(log, b"0")
+    disk.error_number = errno.EMFILE
+    checkpointer.begin(NOW, everything=True).run()
+    assert log.is_behind and log.offline is None
+    disk.error_number = 0
+    assert checkpointer.begin(NOW).plans == [], "it is in no hurry"
+    checkpointer.begin(NOW, everything=True).run()
+    assert not log.is_behind
+    assert values_in(open_log(disk.crash())) == [b"0"]
+    assert checkpointer.begin(NOW, everything=True).plans == []

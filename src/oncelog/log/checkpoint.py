@@ -41,6 +41,7 @@ class Checkpointer:
         self._lock = threading.Lock()
         self._flushed = ""  # the folder of the log that is being flushed, or was last
         self._logs: set[Flushable] = set()
+        self._left: set[str] = set()  # folders of logs that could not be flushed, for the next round of everything
         # What one round works on and what comes in meanwhile are together at most the limit.
         self.due_bytes = limit_bytes // 4
         self.forced_bytes = limit_bytes // 2
@@ -69,7 +70,8 @@ class Checkpointer:
     def beginning(self, now: Now, *, everything: bool = False) -> Steps["Checkpoint"]:
         """Choose the logs that are furthest behind, and take what a flush of them needs. On the appending thread."""
         round_ = Checkpoint(self)
-        behind = [log for log in self._logs if log.behind.size_bytes]
+        left = self._take_left() if everything else set[str]()
+        behind = [log for log in self._logs if log.behind.size_bytes or log.folder in left]
         for log in sorted(behind, key=lambda one: one.behind.size_bytes, reverse=True):
             if not everything and self.behind_bytes < self.due_bytes // 2:
                 break
@@ -82,6 +84,13 @@ class Checkpointer:
             log.behind.hand_over()
             yield None
         return round_
+
+    def _take_left(self) -> set[str]:
+        """One by one: a thread may put in more meanwhile."""
+        left = set[str]()
+        while self._left:
+            left.add(self._left.pop())
+        return left
 
     def catch_up(self, now: Now) -> None:
         self.begin(now).run()
@@ -96,6 +105,7 @@ class Checkpointer:
                 plan.sync()
             except OSError as error:
                 plan.failed(error)
+                self._left.add(plan.folder)
                 return
             try:
                 plan.write_snapshot()
