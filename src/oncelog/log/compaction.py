@@ -171,8 +171,9 @@ def finish(log: Parts, job: CompactionJob) -> Steps[None]:
 
 def _save(log: Parts, job: CompactionJob) -> None:
     """Not where the log was let go: its folder may be another's by now. Nor where it was cut back meanwhile."""
-    if not log.health.closed and job.cuts == log.extent.cuts:
-        save_state(log.disk, log.folder, job.state)
+    with log.noting_start:
+        if not log.health.closed and job.cuts == log.extent.cuts:
+            save_state(log.disk, log.folder, job.state)
 
 
 def _has_changed(log: Parts, job: CompactionJob, groups: list[Group]) -> bool:

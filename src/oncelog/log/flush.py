@@ -99,7 +99,7 @@ class Flusher:
     def _note_flushed(self, flushed: Written, cuts: int, active_base: int) -> None:
         with self._noting:
             if flushed.offset <= self._noted_offset or cuts != self._extent.cuts or self._health.closed:
-                return
+                return  # another log may be in the folder by now
             durable = self._durably_noted_offset <= max(self.point_offset, active_base)
             try:
                 write_flushed(self._disk, self.folder, flushed, durable=durable)
@@ -133,10 +133,10 @@ class Flusher:
 
     @property
     def is_noting(self) -> bool:
-        return self._noting.locked()
+        return self._noting.locked() or self._moving.locked()
 
     def wait_for_note(self) -> None:
-        with self._noting:
+        with self._noting, self._moving:
             return
 
     def forget_notes(self, end_offset: int) -> None:

@@ -487,8 +487,8 @@ class PartitionLog:
         self.give_up()
         if self._parts.checkpointer.is_at(self.folder):
             yield partial(self._parts.checkpointer.wait, self.folder)
-        if self._parts.flusher.is_noting:
-            yield self._parts.flusher.wait_for_note
+        if self._parts.is_noting:
+            yield self._parts.wait_for_notes
         self._parts.handles.forget_folder(self.folder)
 
     def give_up(self) -> None:

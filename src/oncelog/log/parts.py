@@ -87,6 +87,16 @@ class Parts:
         """Whether a start would have anything to look at."""
         return bool(self.behind.size_bytes) or self.flusher.point_offset != self.extent.next_offset
 
+    @property
+    def is_noting(self) -> bool:
+        return self.flusher.is_noting or self.noting_start.locked()
+
+    def wait_for_notes(self) -> None:
+        """Wait for what is being written beside the log. What comes later finds the log closed, and writes nothing."""
+        self.flusher.wait_for_note()
+        with self.noting_start:
+            return
+
     def checkpoint(self, now: Now) -> None:
         """Bring log, index, epochs and producers to the disk, and move the recovery point, before going on."""
         self.begin_checkpoint(now)()
