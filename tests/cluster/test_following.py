@@ -1,15 +1,18 @@
 """Brokers that follow one another, in one loop, wired by hand: records by Fetch, leaderships as given."""
 
 import asyncio
+import os
+import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from oncelog.cluster.fetcher import Fetcher
+from oncelog.cluster.fetcher import EARLY_S, Fetcher
 from oncelog.log.config import Flush
 from oncelog.log.partition import PartitionLog
 from oncelog.replication.leadership import elected, first
@@ -381,8 +384,34 @@ async def test_a_follower_behind_its_leaders_first_record_begins_anew(start: Sta
     leader.log().delete_before(60)
     assert leader.log().first_offset > 0
     follower.follow(leader)
-    await follower.replica().until(lambda log: log.log_start_offset == 60 and log.next_offset == 100)
+    await turns_until(lambda: (follower.log().log_start_offset, follower.log().next_offset) == (60, 100))
     assert content(follower.log()) == content(leader.log())
+
+
+async def test_a_follower_deletes_what_its_leader_has_deleted_while_others_are_served(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, follower = await start(1), await start(2)
+    follower.see(leader.lead(first((1, 2))))
+    leader.append(*(b"%d" % number * 1000 for number in range(100)))
+    follower.follow(leader)
+    await follower.replica().until(lambda log: log.high_watermark == 100)
+    threads = set()
+
+    def noting(sync: Callable[[int], None]) -> Callable[[int], None]:
+        def syncing(fd: int) -> None:
+            if os.readlink(f"/proc/self/fd/{fd}").startswith(follower.log().folder):
+                threads.add(threading.current_thread())
+            sync(fd)
+
+        return syncing
+
+    monkeypatch.setattr(os, "fsync", noting(os.fsync))
+    monkeypatch.setattr(os, "fdatasync", noting(os.fdatasync))
+    leader.log().delete_before(60)
+    leader.append(b"more")
+    await turns_until(lambda: follower.log().log_start_offset == 60)
+    assert len(threads) > 0 and threading.current_thread() not in threads
 
 
 async def test_a_leader_that_ends_its_connection_is_missed_at_once_and_one_that_is_left_is_not(start: Start) -> None:
@@ -399,6 +428,24 @@ async def test_a_leader_that_ends_its_connection_is_missed_at_once_and_one_that_
     await leader.stop()
     await turns_until(lambda: bool(other.missed))
     assert (one.missed, set(other.missed)) == ([], {1})
+
+
+async def test_a_leader_that_lets_nobody_wait_is_not_asked_without_a_pause(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelog.server.polls.MOST_AWAITED", 0)
+    asked_s: list[float] = []
+
+    def packed(correlation_id: int, client_id: str | None, fetch: FollowerFetch) -> bytes:
+        asked_s.append(asyncio.get_running_loop().time())
+        return pack_follower_fetch(correlation_id, client_id, fetch)
+
+    leader, follower = await start(1), await start(2)
+    follower.see(leader.lead(first((1, 2))))
+    with patch("oncelog.cluster.fetcher.pack_follower_fetch", packed):
+        follower.follow(leader)
+        await turns_until(lambda: len(asked_s) == 4)
+    assert min(later_s - sooner_s for sooner_s, later_s in pairwise(asked_s)) > EARLY_S / 2
 
 
 @pytest.mark.parametrize(("lag_ms", "wait_ms"), [(10_000, 2_000), (1_000, 500)])

@@ -113,6 +113,22 @@ async def test_silence_ends_the_connection() -> None:
             await peer.ask(b"ask!", PATIENCE_S)
 
 
+async def test_a_large_answer_may_take_longer_as_long_as_more_of_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, body = asyncio.get_running_loop(), bytes(3 * FIRST_BYTES)
+    time, passed_s = loop.time, 0.0
+    monkeypatch.setattr(loop, "time", lambda: time() + passed_s)
+    async with connected(saying()) as peer:
+        answer = asyncio.create_task(peer.ask(b"ask!", PATIENCE_S))
+        await asyncio.sleep(0)
+        for piece in cut(framed(body), FIRST_BYTES, 2 * FIRST_BYTES):
+            peer.get_buffer(-1)[: len(piece)] = piece
+            peer.buffer_updated(len(piece))
+            passed_s += PATIENCE_S * 0.7
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert await answer == body
+
+
 async def test_nobody_there_is_told_at_once() -> None:
     server = await asyncio.start_server(saying(), "127.0.0.1", 0)
     address = server.sockets[0].getsockname()[:2]

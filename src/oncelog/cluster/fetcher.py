@@ -40,15 +40,17 @@ MAX_BYTES = 10 * 2**20  # replica.fetch.response.max.bytes
 # Four times Kafka's replica.fetch.max.bytes: of batches of 1 MB several come by one fetch, a fifth more in a second.
 PARTITION_BYTES = 4 * 2**20
 CONNECT_S = 2.0
-ANSWER_S = 3.0  # beyond the wait: then the leader counts as gone
+ANSWER_S = 3.0  # of silence beyond the wait: then the leader counts as gone
 FIRST_BACKOFF_S, MOST_BACKOFF_S = 0.05, 1.0
 REFUSED_TWICE_S, NEVER_S = 0.2, float("-inf")
 AGAIN_S = 0.1  # after an answer that the two do not agree who leads
 LATER_S = 1.0  # after one that the supervisor has nothing to do with
+EARLY_S = 0.05  # a leader that answers nothing sooner lets nobody wait: too many do
 BUSY_S = 1.0  # a partition without records for so long is quiet
 HURRY_S = 0.01  # a partition that is new waits so long for others, and not for the end of a fetch without it
 LARGE_BYTES = 64 * 1024
 BATCHES_IN_A_STEP = 200  # some two milliseconds
+NO_START = 0  # in what is taken at once: who takes it does not delete then
 
 _OTHER_LEADER = frozenset(
     (
@@ -235,6 +237,7 @@ class Fetcher:
         request = pack_follower_fetch(
             line.correlation_id, f"broker-{self._broker.node_id}", self._request(line, wanted)
         )
+        began_s = asyncio.get_running_loop().time()
         try:
             frame = await peer.ask(request, line.most_wait_ms / 1000 + ANSWER_S)
         except PeerGone:
@@ -251,6 +254,8 @@ class Fetcher:
             one = wanted.get((found.topic, found.partition))
             if one is not None:
                 await self._take(one, found)
+        if not answer.partitions:
+            await asyncio.sleep(began_s + EARLY_S - asyncio.get_running_loop().time())
 
     def _take_over(self, line: _Line) -> None:
         """Take over from the other line what this one is for."""
@@ -328,7 +333,8 @@ class Fetcher:
         if partition in self._unsafe:
             return  # this comes second
         if not found.records:
-            self._take_one(one, Records(found.records, found.high_watermark, found.log_start_offset))
+            self._take_one(one, Records(found.records, found.high_watermark, NO_START))
+            await self._follow_start(one, found.log_start_offset)
             return
         self._unsafe.add(partition)
         try:
@@ -336,6 +342,7 @@ class Fetcher:
         finally:
             self._unsafe.discard(partition)
         self._note_news(partition)
+        await self._follow_start(one, found.log_start_offset)
 
     async def _append_all(self, one: _Asked, found: FetchedPartition) -> None:
         housekeeping, turns, size_bytes = self._broker.housekeeping, self._broker.turns, len(found.records)
@@ -344,11 +351,20 @@ class Fetcher:
         for batches in _parts(found.records):
             if turns.is_over():
                 await turns.next()
-            if not self._take_one(one, Records(batches, found.high_watermark, found.log_start_offset)):
+            if not self._take_one(one, Records(batches, found.high_watermark, NO_START)):
                 return
             housekeeping.checkpoint_if_due()
         if self._broker.flush is Flush.EVERY:  # what is asked for next says that this is here
             await self._broker.at_disk.run(one.partition.log.flush)
+
+    async def _follow_start(self, one: _Asked, start: int) -> None:
+        """Delete what the leader has deleted. That waits for the disk several times, and others do not."""
+        log = one.partition.log
+        if start == NO_START or not self._is_asked(one):
+            return
+        before = min(start, log.high_watermark)
+        if before > log.log_start_offset:
+            await self._broker.turns.run(log.deleting_before(before, self._broker.clock.now()))
 
     def _note_news(self, partition: Partition) -> None:
         line = self._line_of(partition)

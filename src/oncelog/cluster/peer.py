@@ -22,6 +22,8 @@ class Peer(asyncio.BufferedProtocol):
         self._frame: bytearray | None = None  # a large one, on its way
         self._filled = 0
         self._answer: asyncio.Future[bytearray] | None = None
+        self._limit = asyncio.timeout(None)  # of the wait for it
+        self._silence_s = 0.0
         self._reason: str | None = None
         self.on_lost: Callable[[], None] = _nothing
 
@@ -35,14 +37,15 @@ class Peer(asyncio.BufferedProtocol):
         return peer
 
     async def ask(self, frame: Buffer, timeout_s: float) -> bytearray:
-        """The answer without its length. After any error, TimeoutError too, the connection is of no use."""
+        """The answer without its length. A large one may take longer, as long as more of it comes: links are slow.
+        After any error, TimeoutError too, the connection is of no use."""
         if self._reason is not None:
             raise PeerGone(self._reason)
         answer: asyncio.Future[bytearray] = asyncio.get_running_loop().create_future()
-        self._answer = answer
+        self._answer, self._silence_s = answer, timeout_s
         self._transport.write(frame)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(timeout_s) as self._limit:
                 return await answer
         except BaseException:
             self.close()
@@ -92,6 +95,12 @@ class Peer(asyncio.BufferedProtocol):
                 self._filled = came
         if self._frame is not None and self._filled == len(self._frame):
             self._answered(self._frame)
+        elif self._frame is not None:
+            self._more_came()
+
+    def _more_came(self) -> None:
+        if self._answer is not None and not self._answer.done() and not self._limit.expired():
+            self._limit.reschedule(asyncio.get_running_loop().time() + self._silence_s)
 
     def _answered(self, frame: bytearray) -> None:
         self._frame, self._filled = None, 0
