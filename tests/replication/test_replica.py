@@ -5,7 +5,7 @@ from oncelog.replication.leader import Rules
 from oncelog.replication.leadership import NOBODY, Leadership, Peer, grown, successor
 from oncelog.replication.replica import Replica
 from tests.log.memory_disk import MemoryDisk
-from tests.log.support import open_log
+from tests.log.support import open_log, put
 
 ALL = {broker: Peer(1) for broker in range(3)}
 STATE = Leadership((0, 1, 2), 1, 4, in_sync=(0, 1, 2), version=8)
@@ -138,3 +138,15 @@ def test_a_follower_whose_log_takes_nothing_in_any_more_asks_for_nothing_and_is_
     assert (mine.fetch(), mine.change(ALL, 0)) == (None, None)
     change = mine.change(ALL | {1: Peer(1, is_live=False)}, 0)
     assert change is not None and (change.state.leader, change.state.in_sync) == (1, (1, 2))
+
+
+def test_with_fewer_to_be_in_sync_what_was_appended_counts_at_once() -> None:
+    mine = replica(STATE._replace(replicas=(0,), leader=NOBODY, in_sync=(0,)))
+    change = mine.change(ALL, 0)
+    assert change is not None and isinstance(mine.log, PartitionLog)
+    mine.see(change.state, 0)
+    put(mine.log, b"a")
+    mine.move_high_watermark()
+    assert mine.log.high_watermark == 0
+    mine.obey(Rules(1))
+    assert mine.log.high_watermark == 1

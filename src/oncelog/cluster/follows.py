@@ -20,9 +20,11 @@ class Follows:
         self._follow = follow
         self._followed: dict[Partition, int] = {}
 
-    def obey(self, partitions: Iterable[Partition]) -> None:
+    def obey(self, partitions: Iterable[Partition], now_ms: int) -> None:
         for partition in partitions:
             replica = partition.replica
+            if replica is not None:
+                replica.try_disk(now_ms)
             leader = replica.state.leader if replica is not None and replica.state and replica.fetch() else -1
             if self._followed.get(partition, -1) != leader:
                 self.leave(partition)

@@ -202,7 +202,8 @@ class Supervisor:
             self._told |= told
             self._is_all_told = self._is_all_told or is_all_told
             raise
-        self._follows.obey(self._partitions())
+        finally:  # also where the tree cannot be asked: what is agreed on goes on
+            self._follows.obey(self._partitions(), self._clock.now().monotonic_ms)
         self._cluster.miss_only(state.leader for held in self._held.values() for state in held.document.partitions)
         if not self._is_clean and all(each.replica is None or each.replica.is_clean for each in self._partitions()):
             self._is_clean = True

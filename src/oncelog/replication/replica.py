@@ -58,6 +58,7 @@ class Replica:
         self.rules = rules
         if self.leader is not None:
             self.leader.rules = rules
+            self.move_high_watermark()
 
     # Who leads
 
@@ -95,8 +96,7 @@ class Replica:
     def change(self, peers: Peers, now_ms: int) -> Proposal | None:
         """What the tree should say of it instead, if it is for this broker to say."""
         state = self.state
-        if self.log.refuses and self.log.offline is None:
-            self.log.try_disk(now_ms)
+        self.try_disk(now_ms)
         if state is None or self._me not in peers or self._me not in state.replicas:
             return None
         if self._change is None:
@@ -106,6 +106,11 @@ class Replica:
         if self.leader is None:
             return None
         return self.leader.change(peers, self.log.high_watermark, now_ms)
+
+    def try_disk(self, now_ms: int) -> None:
+        """A disk that has refused something may take something in again."""
+        if self.log.refuses and self.log.offline is None:
+            self.log.try_disk(now_ms)
 
     def _own_change(self, state: Leadership, peers: Peers, now_ms: int) -> Proposal | None:
         me, last = self._me, dict(state.last)
