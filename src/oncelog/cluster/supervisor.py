@@ -81,8 +81,7 @@ class Supervisor:
         self._suspects: dict[int, tuple[int, int]] = {}  # each in which of its epochs, and until when
         self._told: set[str] = set()
         self._is_all_told = True
-        self._document: NodeDocument | None = None
-        self._is_lost = False
+        self._is_lost = self._is_away = False  # the session; this broker, as the others see it
         self._wake = asyncio.Event()
         self._changed = asyncio.Condition()
         self._tasks: list[asyncio.Task[None]] = []
@@ -110,7 +109,6 @@ class Supervisor:
 
     async def start(self, document: NodeDocument) -> None:
         """This broker is up."""
-        self._document = document
         await self._cluster.join(document)
         self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._cluster.pids.keep_reading())]
 
@@ -182,9 +180,10 @@ class Supervisor:
     async def _round(self) -> None:
         if self._is_lost:
             await self._tree.begin_session()
-            self._is_lost = False
-            if self._document is not None:
-                await self._cluster.join(self._document)
+            self._is_lost, self._is_away = False, True
+        if self._is_away:  # also where an earlier try was not answered
+            await self._cluster.join_again()
+            self._is_away = False
         told, self._told = self._told, set()
         is_all_told, self._is_all_told = self._is_all_told, False
         try:

@@ -160,6 +160,11 @@ class TreeCluster:
                 "lacking everything, and copies it from the others"
             )
 
+    async def join_again(self) -> None:
+        """Join in another session, as before."""
+        if self._document is not None:
+            await self.join(self._document)
+
     async def say_stopping(self) -> None:
         if self._document is not None:
             self._document = self._document._replace(is_stopping=True)

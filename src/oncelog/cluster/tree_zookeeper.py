@@ -223,6 +223,8 @@ class _Session:
         async with in_time(BEGIN_S):
             await self._was_connected
             await self._beat_once(self._make_folders)
+        if self._is_lost:  # in that very moment, of which nobody would be told
+            raise Unsure(_LOST)
         self._heart = self._loop.create_task(self._beat())
         threading.Thread(target=self._watch_the_loop, name="oncelog-tree-watchdog", daemon=True).start()
 
