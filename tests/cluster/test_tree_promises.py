@@ -94,6 +94,18 @@ async def test_what_stands_behind_in_a_change_sees_what_stands_before(trees: Tre
     assert await tree.get(ORDERS) == Node(b"c", 0)
 
 
+async def test_a_change_can_say_that_a_node_must_not_be_there(trees: Trees) -> None:
+    tree = await trees.session()
+    is_absent = Put(ORDERS, b"", ABSENT), Remove(ORDERS, 0)
+    await tree.change(*is_absent, Put(CONFIG, b"a", ABSENT))
+    assert (await tree.get(ORDERS), await tree.get(CONFIG)) == (None, Node(b"a", 0))
+    await tree.change(Put(ORDERS, b"x", ABSENT))
+    with pytest.raises(Outdated) as refusal:
+        await tree.change(*is_absent, Put(CONFIG, b"b", 0))
+    assert refusal.value.path == ORDERS
+    assert (await tree.get(ORDERS), await tree.get(CONFIG)) == (Node(b"x", 0), Node(b"a", 0))
+
+
 async def test_of_many_that_change_one_version_one_wins(trees: Trees) -> None:
     sessions = [await trees.session() for _ in range(3)]
     await sessions[0].change(Put(CONFIG, b"", ABSENT))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from oncelog.cluster.tree import ABSENT, Put, Remove
 from oncelog.replication.leadership import Leadership
 from oncelog.server.metadata_log import Definition
 from oncelog.server.ports import Member
@@ -62,6 +63,14 @@ def encode_topic(document: TopicDocument) -> bytes:
             "partitions": [_leadership(each) for each in document.partitions],
         }
     )
+
+
+def put_topic(held: Held, document: TopicDocument) -> tuple[Put, Remove, Put]:
+    """Another document in the place of the one that is held. The first two changes come to nothing, and fail where the
+    topic was deleted: one that was made in its name since comes to have the versions that it had."""
+    gone = f"{GONE}/{held.topic.id}"
+    put = Put(f"{TOPICS}/{held.topic.name}", encode_topic(document), held.version)
+    return Put(gone, b"", ABSENT), Remove(gone, 0), put
 
 
 def decode_topic(value: bytes) -> TopicDocument:

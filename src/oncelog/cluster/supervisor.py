@@ -24,6 +24,7 @@ from oncelog.cluster.documents import (
     TopicDocument,
     decode_topic,
     encode_topic,
+    put_topic,
 )
 from oncelog.cluster.follows import Following, Follows
 from oncelog.cluster.seen_documents import SeenDocuments
@@ -358,16 +359,15 @@ class Supervisor:
             if all(checks.get(broker, epoch) == epoch for broker, epoch in proposal.epochs):
                 states[index] = proposal.state
                 checks |= dict(proposal.epochs)
-        document = held.document._replace(partitions=tuple(states))
-        path, value = f"{TOPICS}/{held.topic.name}", encode_topic(document)
+        changes = put_topic(held, held.document._replace(partitions=tuple(states)))
         try:
             await self._tree.change(
                 *(Check(f"{NODES}/{broker}", epoch) for broker, epoch in checks.items()),
-                Put(path, value, held.version),
+                *changes,
             )
         except Outdated as outdated:
             await self._read_topic(held.topic.name)  # where an earlier try was in doubt, it may have counted
-            if outdated.path == path:
+            if not outdated.path.startswith(NODES):
                 return
             broker = int(outdated.path.rpartition("/")[2])
             for index, proposal in proposals.items():
@@ -378,7 +378,7 @@ class Supervisor:
         except Unsure:
             await self._read_topic(held.topic.name)
         else:
-            self._see(held.topic.name, Node(value, held.version + 1))
+            self._see(held.topic.name, Node(changes[-1].value, held.version + 1))
 
     # The catalog
 
@@ -420,10 +420,10 @@ class Supervisor:
     async def grow(self, topic: Topic, added: Sequence[Leadership]) -> None:
         have = len(topic.partitions)
 
-        def grown(held: Held) -> tuple[Put, ...]:
+        def grown(held: Held) -> tuple[Put | Remove, ...]:
             if len(held.document.partitions) != have:
                 raise KafkaError(ErrorCode.invalid_partitions, f"The topic {topic.name} has grown meanwhile.")
-            return (self._with(held, held.document._replace(partitions=(*held.document.partitions, *added))),)
+            return put_topic(held, held.document._replace(partitions=(*held.document.partitions, *added)))
 
         await self._change(topic, grown)
         await self._until(lambda: len(topic.partitions) > have and self._is_led(topic.name))
@@ -431,12 +431,12 @@ class Supervisor:
     async def elect(self, topic: Topic, indexes: Collection[int]) -> None:
         """The preferred leaders, which must be up and in sync."""
 
-        def electing(held: Held) -> tuple[Put, ...]:
+        def electing(held: Held) -> tuple[Put | Remove, ...]:
             states = [
                 resigned(state) if index in indexes and not state.is_as_preferred else state
                 for index, state in enumerate(held.document.partitions)
             ]
-            return (self._with(held, held.document._replace(partitions=tuple(states))),)
+            return put_topic(held, held.document._replace(partitions=tuple(states)))
 
         await self._change(topic, electing)
         await self._until(lambda: self._is_led(topic.name))
@@ -444,23 +444,20 @@ class Supervisor:
     async def reassign(self, topic: Topic, targets: Mapping[int, Sequence[int] | None]) -> None:
         """It goes on after this returns: what is new has to be copied first."""
 
-        def reassigning(held: Held) -> tuple[Put, ...]:
+        def reassigning(held: Held) -> tuple[Put | Remove, ...]:
             states = list(held.document.partitions)
             for index, target in targets.items():
                 try:
                     states[index] = reassigned(states[index], target, self._rules(topic).min_in_sync)
                 except ValueError as refusal:
                     raise KafkaError(ErrorCode.invalid_replica_assignment, str(refusal)) from None
-            return (self._with(held, held.document._replace(partitions=tuple(states))),)
+            return put_topic(held, held.document._replace(partitions=tuple(states)))
 
         await self._change(topic, reassigning)
 
     async def alter(self, topic: Topic, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
-        held = await self._change(topic, lambda held: (self._with(held, held.document.altered(change)),))
+        held = await self._change(topic, lambda held: put_topic(held, held.document.altered(change)))
         await self._until_seen(held)
-
-    def _with(self, held: Held, document: TopicDocument) -> Put:
-        return Put(f"{TOPICS}/{held.topic.name}", encode_topic(document), held.version)
 
     async def _change(self, topic: Topic, change: Callable[[Held], Iterable[Put | Remove]]) -> Held:
         for _ in range(TRIES):

@@ -5,9 +5,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from oncelog.cluster.documents import Held
+from oncelog.cluster.documents import Held, put_topic
 from oncelog.cluster.supervisor import Supervisor
-from oncelog.cluster.tree import Node, Put
+from oncelog.cluster.tree import Node, Put, Remove
 from oncelog.cluster.worker_topics import WorkerTopics
 from oncelog.log.errors import LogError
 from oncelog.log.partition import PartitionLog
@@ -96,8 +96,8 @@ class WorkerSupervisor(Supervisor):
     async def delete(self, topic: Topic) -> None:
         """Returns when its name is free."""
 
-        def deleting(held: Held) -> Sequence[Put]:
-            return (self._with(held, held.document._replace(partitions=deleted(held.document.partitions))),)
+        def deleting(held: Held) -> Sequence[Put | Remove]:
+            return put_topic(held, held.document._replace(partitions=deleted(held.document.partitions)))
 
         await self._change(topic, deleting)
         await self._until(lambda: self._is_gone(topic))
