@@ -55,7 +55,7 @@ async def test_a_change_of_a_deleted_topic_is_none_of_the_next_one_with_its_name
     assert before is not None and after is not None and before.node.version == after.node.version
     async with asyncio.timeout(PATIENCE_S):
         with pytest.raises(KafkaError, match="was deleted meanwhile"):
-            await cluster.brokers[behind].supervisor.alter(known, {"retention.ms": "1000"})
+            await cluster.brokers[behind].supervisor.alter(known, lambda _: {"retention.ms": "1000"})
     document = cluster.tree.document("orders")
     assert document is not None and (document.id == known.id, document.configs) == (False, {})
     cluster.sessions[behind].release_watches()
