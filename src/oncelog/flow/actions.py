@@ -1,4 +1,4 @@
-"""What is done when something happens to a cell: small functions, one for each entry of the table.
+"""The actions of a cell: small functions, one for each entry of the table.
 
 Where one finds that something else has happened by what it did, it returns that event. None sets the cell's state.
 """
@@ -33,7 +33,7 @@ def read_anew(holding: Holding) -> None:
 
 
 def judge(holding: Holding, batches: Sequence[JournalBatch]) -> Event:
-    """Whose is it?"""
+    """The claim and the take-over that stand in the journal, as an event."""
     if not holding.journal.joins(batches):
         return Event.GAP
     journal, context, deadlines = holding.journal.content, holding.context, holding.deadlines
@@ -107,7 +107,8 @@ def judge_what_was_read(holding: Holding, base_offset: int, timestamp_ms: int) -
 
 
 def judge_take_over(holding: Holding, batches: Sequence[JournalBatch] | None = None) -> Event | None:
-    """Whose nonce stands there? If it is this one's, everything before it is applied, and nothing behind it."""
+    """The take-over with the nonce of this holder, if it stands there: everything before it is read, and nothing behind
+    it."""
     own_journal = holding.journal
     if batches is None:
         batches = own_journal.read_ahead or ()
@@ -157,7 +158,7 @@ def restore(holding: Holding) -> Event | None:
 
 
 def other_inputs(stage: Stage, commit: Commit) -> str:
-    """Why they are not those that were committed; empty where they are."""
+    """The reason why they are not those that were committed; empty where they are."""
     title, partition = stage.title, stage.cell
     if len(commit.inputs) != len(stage.inputs):
         return (
@@ -264,7 +265,7 @@ def commit(holding: Holding) -> Event:
 
 
 def _next_plan(holding: Holding) -> Plan | None:
-    """What is left of the one before comes first."""
+    """The rest of the last plan comes first."""
     if holding.inputs.plan_left:
         return holding.inputs.rest_of_plan()
     if not holding.context.stage.has_plan or holding.leaving.is_wanted:

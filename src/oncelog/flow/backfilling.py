@@ -96,7 +96,7 @@ def beside(
     since_ms: int | None = None,
     until_ms: int | None = None,
 ) -> Program:
-    """What it passes `through` are topics of its own too. `since_ms` and `until_ms`: of its inputs that were, by the
+    """The topics that it passes `through` are its own, too. `since_ms` and `until_ms` bound its inputs, by the
     times that the log has for them."""
     since_ms = None if since_ms is None else number_within("since_ms", since_ms, 0)
     until_ms = None if until_ms is None else number_within("until_ms", until_ms, 0)

@@ -167,7 +167,7 @@ class Cell:
         self.sources[input].hear(offset, mark_ms, self._context.work.marks[input])
 
     def read_back(self, place: Place, slots: Iterable[Slot], now: Now) -> None:
-        """What stands where this one would have sent."""
+        """The records that stand where this cell would have sent its own."""
         self._context.now = now
         try:
             self._outputs.read_back(place, slots)
@@ -213,7 +213,7 @@ class Cell:
         return True
 
     def journal_ends(self, end_offset: int, now: Now) -> None:
-        """How far its journal goes now. A holder with nothing to send notices only by this that it was taken over."""
+        """The journal ends here now. Only by this does a holder with nothing to send notice that it was taken over."""
         self._context.now = now
         is_quiet = self.state is State.WORKING and self._commits.under_way is None
         if is_quiet and end_offset > self.journal.next_offset:
@@ -313,7 +313,7 @@ class Cell:
         self._fails(why, is_final=is_final)
 
     def _go_on(self) -> bool:
-        """What follows from how things stand; whether there was anything."""
+        """Do what follows from the state; whether there was anything to do."""
         state = self.parts.state
         if state is State.WORKING:
             return self._work()
@@ -364,7 +364,7 @@ class Cell:
         return True
 
     def _is_too_much(self, source: Source, records: Records, most: int, count: int) -> bool:
-        """What a run changes does not fit the commit. False: what came before it is committed first."""
+        """The changes of a run do not fit the commit. False: the runs before it are committed first."""
         is_first, is_of_files = not self._commits.changed_bytes, self.stage.collect is not None
         if not is_first and not is_of_files:
             return False

@@ -1,4 +1,4 @@
-"""What the parts of a cell share: what they were given, the time, the sender, and what is asked for."""
+"""State that the parts of a cell share: its description, the time, the sender, and the requests that it makes."""
 
 from collections.abc import Callable
 

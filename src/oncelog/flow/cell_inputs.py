@@ -117,13 +117,13 @@ class CellInputs:
                 self.sources[0].plan_to(plan.ranges[0].end, self._context.now)
 
     def take_rows(self, plan: Plan | None) -> list[tuple[int, Records]]:
-        """What a plan takes of tables: it goes into the commit, too."""
+        """The rows of tables that a plan takes: they go into the commit, too."""
         rows = self.rows_of(plan.ranges if plan else ())
         self.rows_bytes = sum(rows_size(records) for _, records in rows)
         return rows
 
     def rows_of(self, ranges: Sequence[Range]) -> list[tuple[int, Records]]:
-        """What these take of tables, that is at hand."""
+        """The rows of tables in these ranges, of those that are at hand."""
         inputs = self._context.stage.inputs
         ends = {each.input: each.end for each in ranges if inputs[each.input].is_table}
         found = ((input, self.sources[input]) for input in ends)

@@ -1,4 +1,4 @@
-"""How keys, values and states become bytes: typed, by msgspec."""
+"""Keys, values and states as bytes: typed, by msgspec."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -170,15 +170,15 @@ def _known_shape(kind: type[Any], maker: str, form: str) -> str:
 
 
 def shape_of(kind: type[Any]) -> str:
-    """What a change of its fields changes."""
+    """A text that changes when the fields of the type change."""
     schema = msgspec.json.schema(kind)
     info_of(kind)
     return msgspec.json.encode(schema, order="deterministic").decode()
 
 
 def info_of(kind: Any) -> inspect.Type:
-    """What msgspec knows of a type, without a mark that it leaves in classes: what has one cannot be sent to another
-    process, as the classes of a script are where Spark's tasks do the work."""
+    """The fields of a type, as msgspec knows them, without the mark that it leaves in a class: a marked class cannot go
+    to another process, as the classes of a script are where Spark's tasks do the work."""
     found = inspect.type_info(kind)
     for each in _classes(found, set()):
         if MARK in vars(each):

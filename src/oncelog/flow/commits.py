@@ -41,7 +41,7 @@ class Commits:
         self.has_progress = True
 
     def size_of(self, changes: Changes, held: Sequence[tuple[Place, Outputs]] = (), rows_bytes: int = 0) -> int | None:
-        """How many bytes they add; None where that is too much, beside this many bytes of the plan's rows."""
+        """The bytes that they add; None where that is too much, beside `rows_bytes` of the plan."""
         if isinstance(changes, ColumnChanges):
             cells = changes.size_bytes
         else:
@@ -53,7 +53,7 @@ class Commits:
         return self.changed_bytes + more_bytes <= self._context.limits.commit_bytes
 
     def add(self, changes: Changes, added_bytes: int, held: Sequence[tuple[Place, Outputs]]) -> None:
-        """What a run has come to."""
+        """Take in the changes and outputs of a run."""
         self.entries.add(changes)
         self.changed_bytes += added_bytes
         self.held += held
@@ -62,7 +62,7 @@ class Commits:
     # --- the next one
 
     def begin(self) -> dict[bytes, bytes | None]:
-        """What it changes of the state."""
+        """Begin the next commit: the changes of state that stand in it."""
         self.number += 1
         return self.entries.leave()
 

@@ -1,4 +1,4 @@
-"""What a cell is told when it is made: what it is part of, who holds it, what it may do."""
+"""The description that a cell is made from: the stage that it is part of, its holder, its limits."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -31,7 +31,7 @@ class OutputPlace:
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """How much a plan takes of the only input: all that came within a time, up to a number of records."""
+    """The size of a plan over the only input: all records that came within a time, up to a number of them."""
 
     every_ms: int
     records: int
@@ -89,7 +89,7 @@ class Limits:
 
     @property
     def fresh_ms(self) -> int:
-        """How long a look at the log holds, and a record's time is young."""
+        """The time for which a look at the log holds, and a record counts as young."""
         return self.forget_after_ms // 2
 
     @property

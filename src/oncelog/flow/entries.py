@@ -60,7 +60,7 @@ class Entries(Mapping[bytes, bytes]):
         return sum(1 for _ in self)
 
     def add(self, changes: Changes) -> None:
-        """What a run has changed."""
+        """Take in the changes of a run."""
         if isinstance(changes, ColumnChanges):
             if self.columns is not None and self.columns.owner is not changes.owner:
                 self.settle()
@@ -71,7 +71,7 @@ class Entries(Mapping[bytes, bytes]):
             self.changed.update(changes)
 
     def leave(self) -> dict[bytes, bytes | None]:
-        """What changed goes into a commit."""
+        """All changes so far go into a commit."""
         self.under_way, self.changed = self.changed, {}
         self.columns_under_way, self.columns = self.columns, None
         self.count_under_way = len(self.under_way) + len(self.columns_under_way or ())

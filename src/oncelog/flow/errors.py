@@ -1,4 +1,4 @@
-"""What keeps a flow from running."""
+"""Errors that keep a flow from running."""
 
 
 class FlowRefused(Exception):

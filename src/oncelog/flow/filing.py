@@ -47,7 +47,7 @@ def hour_of(folder: str) -> int | None:
 
 
 def by_hour(rows: Any, times: Sequence[int], over_ms: int) -> Iterator[HourRows]:
-    """What is of an hour that ended by `over_ms` is late."""
+    """The rows hour by hour. Rows of an hour that ended by `over_ms` are late."""
     hours = np.asarray(times, np.int64) // HOUR_MS
     found = [hours[0]] if (hours == hours[0]).all() else np.unique(hours)
     for hour in map(int, found):
@@ -56,7 +56,7 @@ def by_hour(rows: Any, times: Sequence[int], over_ms: int) -> Iterator[HourRows]
 
 
 class Unfit(ValueError):
-    """What these records are has no columns; the text says what to do."""
+    """A type without columns, or a value that does not fit them; the text says what to do."""
 
 
 class Shape:
@@ -108,7 +108,7 @@ class Shape:
 
 
 class Rows:
-    """What a run of records gives, and the files it belongs to."""
+    """The rows that a run of records gives, and the files that they belong to."""
 
     def __init__(self, shape: Shape, partition: int, scope: Scope, trail: Trail | None = None) -> None:
         self._shape = shape

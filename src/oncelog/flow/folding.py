@@ -35,7 +35,8 @@ class Fold:
             self._run(0, EMPTY)
 
     def commit(self, number: int) -> ByPlace:
-        """What is sent when a commit of all that was done stands in the journal. What follows belongs to the next."""
+        """Outputs that are sent once a commit of everything so far stands in the journal. Later runs belong to the next
+        commit."""
         sent, self.outputs, self.held = self.held, {}, {}
         self.work.committed()
         add(sent, self.work.told(number, self.changes).items())

@@ -1,4 +1,4 @@
-"""What stands in a journal: one structure for each kind of record, with its version and its bounds.
+"""The records of a journal: one structure for each kind of record, with its version and its bounds.
 
 A record's key says its kind by its first byte, and its value is JSON, so that any Kafka tool can show a journal. Only
 what has one value at a time has one key, since compaction keeps the last record of a key: a claim has a key of its own,
@@ -44,7 +44,7 @@ class Unreadable(Exception):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """What all kinds have in common."""
+    """The fields that all kinds have in common."""
 
     v: int = VERSION
 
@@ -104,7 +104,7 @@ class Range(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Plan(msgspec.Struct, frozen=True, array_like=True):
-    """What the next step takes, in this order."""
+    """The records that the next step takes, in this order."""
 
     ranges: Annotated[list[Range], msgspec.Meta(max_length=MOST_RANGES)]
     ended: Annotated[list[Count], msgspec.Meta(max_length=MOST_PLACES)]  # inputs that were read to their end
@@ -142,8 +142,8 @@ class Held(Entry, frozen=True, kw_only=True):
 
 
 class PlannedRows(Entry, frozen=True, kw_only=True):
-    """What a plan takes of one table. Compaction may take it from the table's topic before a replay comes. Others of
-    the same key are those of older commits."""
+    """The rows of one table that a plan takes. Compaction may remove them from the table's topic before a replay.
+    Others of the same key are those of older commits."""
 
     number: Count  # of the commit with the plan
     input: Count

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def check_function(what: str, function: object, *takes: str) -> None:
-    """That it can be called with these."""
+    """The function can be called with these arguments; raises ValueError otherwise."""
     if not callable(function):
         raise ValueError(f"{what}: {function!r} is no function. Give one that takes ({', '.join(takes)})")
     try:
@@ -23,7 +23,7 @@ def check_function(what: str, function: object, *takes: str) -> None:
 
 
 def check_begins(flow: str, name: str, state: Callable[[], object]) -> None:
-    """That a state can be made where there is none."""
+    """A state can be made for a new key; raises ValueError otherwise."""
     if not callable(state):
         raise ValueError(
             f"flow {flow}: the state of {name} is made where there is none, by its type, and {state!r:.100} is no "
@@ -39,13 +39,13 @@ def check_begins(flow: str, name: str, state: Callable[[], object]) -> None:
 
 
 def check_outputs(what: str, returned: object) -> None:
-    """That there may be several: a text would give its letters, and a mapping its keys."""
+    """The outputs are a list or the like: a text would give its letters, and a mapping its keys."""
     if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable):
         raise TypeError(f"{what} returned {returned!r:.200} as its outputs, and not a list of them, such as `[output]`")
 
 
 def check_type(what: str, kind: Any) -> None:
-    """That values can be told by it: a class, or several of them."""
+    """The type works in `isinstance`: a class, or several of them."""
     try:
         isinstance(None, kind)
     except TypeError:

@@ -33,7 +33,7 @@ def outputs_of(held: Held) -> tuple[Place, Outputs]:
 
 
 def held_size(outputs: Outputs) -> int:
-    """How many bytes of a commit they take, at most."""
+    """The bytes of a commit that they take, at most."""
     columns: list[Sequence[bytes | None]] = [outputs.keys, outputs.values, *outputs.headers.values()]
     cells = sum(map(size_of, columns))
     return COMMIT_OVERHEAD_BYTES + RECORD_BYTES + cells * 4 // 3 + CELL_BYTES * len(columns) * len(outputs.keys)

@@ -37,7 +37,8 @@ class Holding:
         self.why = f"{self.context.stage.title}: {why}"
 
     def send_from_commit(self, held: Sequence[Held], told: Mapping[Place, Outputs]) -> None:
-        """What stands in a commit that is there, and what follows from it. The next one says that it was sent."""
+        """Send the outputs in a commit that stands in the journal, and those that follow from it. The next commit says
+        that they were sent."""
         for place, outputs in (*map(outputs_of, held), *told.items()):
             self.outputs.send(place, outputs)
             self.commits.progressed()
@@ -53,6 +54,6 @@ class Holding:
 
     @property
     def copy(self) -> Journal | None:
-        """What another life may begin with: the state of the last commit that was acknowledged."""
+        """A copy for another life to begin with: the state of the last commit that was acknowledged."""
         self.commits.entries.settle()
         return self.journal.content if self.journal.is_sound else None

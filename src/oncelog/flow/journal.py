@@ -1,4 +1,4 @@
-"""What a journal comes to: read in its order, by rules that every reader has alike.
+"""The content of a journal: read in its order, by rules that are the same for every reader.
 
 - The first claim counts. It names the first journal pid, J.
 - A batch counts if its pid is in the chain of J's and no batch seen before it is newer, by (place in the chain, epoch):
@@ -22,7 +22,7 @@ NO_FENCE: Fence = (-1, -1)
 
 
 class LastBatch(NamedTuple):
-    """Which one it is: no two holders, and no two commits of one, write the same entry."""
+    """The batch, known by its entry: no two holders, and no two commits of one, write the same entry."""
 
     base_offset: int
     identity: Identity

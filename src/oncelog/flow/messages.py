@@ -1,4 +1,4 @@
-"""What a cell asks for, and what it is told."""
+"""The requests of a cell, and the answers to them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ def size_of(cells: Collection[bytes | None]) -> int:
 
 
 def plain(numbers: Sequence[int]) -> Sequence[int]:
-    """What lies in an array becomes Python numbers, all at once."""
+    """The items of an array as Python numbers, all at once."""
     return numbers.tolist() if isinstance(numbers, memoryview) else numbers
 
 
@@ -107,11 +107,11 @@ class ColumnChanges(Changes, ABC):
     @property
     @abstractmethod
     def keys_known(self) -> int:
-        """How many keys the owner knows, these and others."""
+        """The number of keys that the owner knows, these and others."""
 
     @abstractmethod
     def over(self, before: Sequence["ColumnChanges"]) -> "ColumnChanges":
-        """What they come to behind these of the same owner."""
+        """The sum of these and of earlier changes of the same owner."""
 
     @abstractmethod
     def rows(self) -> Iterator[tuple[bytes, bytes]]: ...
@@ -167,15 +167,16 @@ class Recall(NamedTuple):
 
 
 class Expect(NamedTuple):
-    """What an input has from an offset on is about to be fetched. There is no answer: it makes the `Fetch` that follows
-    a short one."""
+    """The records of an input from an offset on will be fetched soon. There is no answer: it makes the `Fetch` that
+    follows a short one."""
 
     input: int
     from_offset: int
 
 
 class Fetch(NamedTuple):
-    """What an input has from an offset on. Answered by `fetched`, with nothing where the input is at its end."""
+    """The records of an input from an offset on. Answered by `fetched`, with no records where the input is at its
+    end."""
 
     input: int
     from_offset: int
@@ -246,7 +247,7 @@ Action = (
 
 
 class Stepped(NamedTuple):
-    """What a run of input comes to."""
+    """The result of a run of input."""
 
     changes: Changes
     outputs: Mapping[Place, Outputs]
@@ -288,14 +289,14 @@ class Work(ABC):
 
     @abstractmethod
     def run(self, input: int, records: Records, most: int) -> Stepped:
-        """What is due, and the records, until this many timers have fired."""
+        """Go through the due timers and the records, until this many timers have fired."""
 
     @abstractmethod
     def undo(self) -> None:
-        """What the last run changed does not fit, and a shorter one follows."""
+        """Take back the changes of the last run: they do not fit, and a shorter run follows."""
 
     def told(self, number: int, changes: Mapping[bytes, bytes | None]) -> Mapping[Place, Outputs]:
-        """What follows from this commit, by the state entries that stand in it: sent when it is acknowledged. Nothing
+        """Outputs that follow from the state entries of this commit; they are sent when it is acknowledged. Nothing
         may follow from what was removed: compaction takes tombstones, after a while."""
         return {}
 

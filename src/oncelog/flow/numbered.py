@@ -20,7 +20,7 @@ WORTH_COLUMNS: Final = 200  # keys that a run changes
 
 
 class NumberedStates:
-    """What one run changes can be undone until the next one begins."""
+    """States by the number of their key. The changes of one run can be undone until the next one begins."""
 
     def __init__(self, prefix: bytes, load: Callable[..., Any]) -> None:
         """`load`: by the key, and where it is one that came now for the first time, with this as its `owner`."""
@@ -99,7 +99,7 @@ class NumberedStates:
         }
 
     def undo(self, *, is_simple: bool) -> None:
-        """What stood before is read anew where a function may have changed it in place."""
+        """The earlier state is read anew where a function may have changed it in place."""
         for number, key, stood in zip(self.distinct, self.keys, self._stood, strict=True):
             self.objects[number] = stood if stood is None or is_simple else self._load(key)
         self.forget_run()

@@ -28,7 +28,7 @@ class OwnJournal:
         self.is_sound = True  # its content is that of the last commit
 
     def read(self, waits_ms: int = 0) -> None:
-        """What is new; of a copy with its last batch before that."""
+        """Read the new batches; for a copy, its last batch, too."""
         last = None if self._is_proven else self.content.last
         self.read_from = self.content.next_offset if last is None else last.base_offset
         self.read_at = self._context.now
@@ -98,7 +98,7 @@ class OwnJournal:
         self.read_ahead = batches
 
     def read_again(self) -> None:
-        """What was read ahead of the take-over may have been there before it arrived."""
+        """Read anew: batches that were read ahead of the take-over may be older than it."""
         self.reads_ahead = False
         self.read()
 

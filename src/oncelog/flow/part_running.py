@@ -265,7 +265,7 @@ class PartWork(Work):
             self._bury(error, behind)
 
     def _bury(self, error: BaseException, behind: int) -> None:
-        """What was done since then is taken back."""
+        """Take back all that was done since then, and send the record to the dead letters."""
         letters, trail = self._dead.get(self._branch), self.trail
         if letters is None or trail is None or self._source == TIMER or isinstance(error, Unworkable):
             raise error
@@ -292,7 +292,8 @@ class PartWork(Work):
         return Unworkable(f"{where}: {type(error).__name__}: {words}{_line_of(error)}. {remedy}")
 
     def _by_time(self, input: int, records: Records, most: int) -> Iterator[Row]:
-        """What is due comes between the records, in the order of time and key: when the next one is asked for."""
+        """The records, with the due timers fired between them in the order of time and key, when the next record is
+        asked for."""
         branch, source, _ = self._inputs[input]
         self._taken = 0
         fired = self._fire(most)

@@ -104,7 +104,7 @@ class Branch(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """What becomes one stage: from topics to topics."""
+    """A part of a flow that becomes one stage: from topics to topics."""
 
     flow: str
     name: str
@@ -149,7 +149,7 @@ class Part:
 
     @property
     def has_plan(self) -> bool:
-        """What it does hangs on more than the order of one input."""
+        """Its result hangs on more than the order of one input."""
         return len(self.inputs) > 1 or self.asks_for_time or self.files is not None
 
     @property

@@ -1,6 +1,6 @@
-"""Which records a step takes next, where a stage has several inputs: those with the least time, of what is at hand. An
-input that is empty is waited for a while. A table is read before all else, as far as it goes when its cell begins; from
-then on it is not waited for where it is at its end. Pure: the answer goes into the log before it is acted upon.
+"""The records that a step takes next, where a stage has several inputs: of those at hand, the ones with the least time.
+An input that is empty is waited for a while. A table is read before all else, as far as it goes when its cell begins;
+from then on it is not waited for where it is at its end. Pure: the answer goes into the log before it is acted upon.
 """
 
 from bisect import bisect_left
@@ -76,7 +76,7 @@ class Source:
             self.heard.append((offset, mark_ms))
 
     def mark_at(self, offset: int) -> int:
-        """What was heard of those who write it holds behind this offset; -1 where nothing does."""
+        """The mark that its writers have told of for records behind this offset; -1 where there is none."""
         return max((mark_ms for behind, mark_ms in self.heard if behind <= offset), default=-1)
 
     def records_before_a_mark(self, at: int, most: int) -> int:
@@ -113,7 +113,7 @@ class Source:
         return self.records.offsets[head] if head < len(self.records.offsets) else self.fetched_to
 
     def before(self, offset: int) -> int:
-        """How many of those that are left."""
+        """The number of remaining records before this offset."""
         return bisect_left(self.records.offsets, offset, self.at) - self.at
 
     def next(self, most: int) -> Records:
@@ -210,7 +210,8 @@ def _heads(
 
 
 def _fitting(records: Records, at: int, most: int, room: int, *, is_first: bool) -> tuple[int, int]:
-    """How many of these rows a commit has room for, and what is left of it then. The first one is tried in any case."""
+    """The number of these rows that a commit has room for, and the room left then. The first row is tried in any
+    case."""
     for taken in range(most):
         room -= rows_size(records.part(at + taken, at + taken + 1))
         if room < 0 and not (is_first and taken == 0):
@@ -219,7 +220,7 @@ def _fitting(records: Records, at: int, most: int, room: int, *, is_first: bool)
 
 
 def rows_size(records: Records) -> int:
-    """How many bytes of a commit they take, at most."""
+    """The bytes of a commit that they take, at most."""
     cells = sum(len(cell) for column in (records.keys, records.values) for cell in column if cell is not None)
     return cells * 4 // 3 + ROW_BYTES * len(records.offsets)
 
@@ -235,7 +236,7 @@ def _mark(source: Source, head: int) -> tuple[int, int]:
 
 
 def _run(times: Sequence[int], at: int, rank: int, before: tuple[int, int] | None, most: int) -> int:
-    """How many come in a row, before the first one of another input."""
+    """The number of records in a row, before the first one of another input."""
     end = min(len(times), at + most)
     if before is None:
         return end - at

@@ -1,4 +1,4 @@
-"""What users write: topics, and a flow from topic to topic. A description only; nothing runs here.
+"""The language of users: topics, and a flow from topic to topic. A description only; nothing runs here.
 
     orders, bills = Topic("orders", text, json_of(Order)), Topic("bills", text, json_of(Bill))
     flow = Flow("billing", version="1")
@@ -108,7 +108,7 @@ class Stream(Generic[K, V]):
         return stream
 
     def count(self, name: str) -> "Stream[K, int]":
-        """How many records of each key there were, told at commits: one number for each key that changed since."""
+        """The number of records of each key so far, told at commits: one number for each key that changed since."""
         return self._totals(name, json_of(int), add, one, count_columns, reads_values=False)
 
     def sum(self, name: str, of: Callable[[V], N]) -> "Stream[K, N]":
@@ -360,7 +360,8 @@ class Program:
 
     @property
     def loose(self) -> str:
-        """What is said of a stream that nothing is written of, and that would be dropped; of the first one."""
+        """The error about the first stream whose records are not written anywhere and would be dropped; empty where
+        there is none."""
         parts = (part for part in self._begun.values() if part.files is None)
         # Records that were passed `through` a topic stand there: that may be the end of it.
         nodes = (node for part in parts for node in part.root.below if node.make or not part.is_derived)

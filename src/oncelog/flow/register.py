@@ -1,4 +1,4 @@
-"""What all processes of a flow must agree on: the topic `oncelog.flow.NAME`, as a plan over `slots/register.py`.
+"""Facts that all processes of a flow must agree on: the topic `oncelog.flow.NAME`, as a plan over `slots/register.py`.
 
 Many may write to it; of facts that exclude each other the first counts. A fact's key is its own, since compaction keeps
 the last record of a key. A control is the next one of a numbered chain: who asks for a pause says which control it was
@@ -23,7 +23,7 @@ MOST_KEPT: Final = 1_000
 
 
 class FlowParts(Entry, frozen=True, kw_only=True):
-    """What flow has this name: its parts, from topic to topic. Another one under the same name is refused."""
+    """The flow that has this name: its parts, from topic to topic. Another flow under the same name is refused."""
 
     nonce: Nonce
     parts: Annotated[list[tuple[Name, Name, Name]], msgspec.Meta(max_length=MOST_PLACES)]  # stage, from, to
@@ -35,8 +35,8 @@ class Start(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Cells(Entry, frozen=True, kw_only=True):
-    """How many cells a stage has: for ever, since state and slots are theirs. Of inputs that are not read from their
-    beginning it says where the first cells were to begin, by topic."""
+    """The number of cells of a stage: for ever, since state and slots are theirs. Of inputs that are not read from
+    their beginning it says where the first cells were to begin, by topic."""
 
     nonce: Nonce
     stage: Name
@@ -189,7 +189,8 @@ class FlowRegister(Register):
         return [fact.content for fact in self.lasting.values() if isinstance(fact.content, Cells)]
 
     def sources(self, stage: str) -> list[str]:
-        """What it reads, in the order of its inputs: the identity has each of them with all that the stage writes."""
+        """The topics that it reads, in the order of its inputs: the identity has each of them with all that the stage
+        writes."""
         own = [] if self.flow_parts is None else [each for each in self.flow_parts.parts if each[0] == stage]
         return [source for _, source, _ in own[:: len({sink for *_, sink in own}) or 1]]
 

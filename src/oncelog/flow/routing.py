@@ -1,4 +1,4 @@
-"""What a run of records writes, on its way to the partitions of its topics."""
+"""The outputs of a run of records, on their way to the partitions of their topics."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -19,7 +19,7 @@ class Partitions(dict[bytes, int]):
         self._topic, self._cell = topic, cell
 
     def __missing__(self, key: bytes) -> int:
-        """What has no key stays where it comes from, as far as there are partitions."""
+        """A record without a key goes to the partition number of its cell, modulo the partitions of the topic."""
         topic = self._topic
         found = self[key] = self._cell % topic.partitions if key is None else topic.partition_of(key)
         return found

@@ -1,4 +1,4 @@
-"""What operations see of the record that is worked on, and what users' functions do."""
+"""The surroundings of the record that is worked on, for operations and for users' functions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -22,7 +22,7 @@ class ToTopic(Protocol):
 
 
 class Tells(Protocol):
-    """What is told of keys at commits."""
+    """Totals that are told at commits."""
 
     @property
     def time_key(self) -> bytes: ...
@@ -33,7 +33,7 @@ class Tells(Protocol):
 
 
 class Context(Generic[K]):
-    """What is known of a record beside its value. One object serves all records: what is to be kept is taken out."""
+    """A record's key, time and surroundings. One object serves all records: copy out the values that you keep."""
 
     __slots__ = ("_scope", "key", "time_ms", "timers")
 
@@ -59,7 +59,7 @@ class Context(Generic[K]):
         return self._scope.origin
 
     def timer(self, at_ms: int) -> None:
-        """When the watermark gets there, `on_timer` is called for this key. Timers go with the state of their key."""
+        """Call `on_timer` for this key when the watermark gets there. Timers go with the state of their key."""
         self.timers.append(at_ms)
 
 
@@ -109,7 +109,7 @@ class Scope(Protocol):
 
     @property
     def origin(self) -> str:
-        """What is worked on: the record, or the timer, and the calls that led here."""
+        """The record or the timer that is worked on, and the calls that led here, as one text."""
 
     @property
     def headers(self) -> PlainHeaders: ...
@@ -132,13 +132,14 @@ class Scope(Protocol):
         """The one topic that all of this goes to, under the keys of its records; None where there are others."""
 
     def attempt(self, work: Callable[[], object]) -> None:
-        """What it did is undone where it raises, and the record goes to the dead letters, or the cell stops."""
+        """Do the work. If it raises, its changes are undone, and the record goes to the dead letters, or the cell
+        stops."""
 
     def number(self, name: str) -> int:
-        """How often this was asked before, of what is worked on."""
+        """The number of earlier questions of this name about the same record or timer."""
 
     def begin_timer(self, key: bytes, item: object, time_ms: int) -> None:
-        """What follows is caused by a timer of this key."""
+        """The work that follows is caused by a timer of this key."""
 
 
 Make = Callable[[Push, Scope], Push]  # of what follows, what precedes it

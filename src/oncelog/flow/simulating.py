@@ -34,7 +34,7 @@ class Stands(NamedTuple):
 
 
 class Simulated:
-    """What stands in each topic at the end of the undisturbed run."""
+    """The records of each topic at the end of the undisturbed run."""
 
     def __init__(self, topics: Topics, files: Files, steps: int, crashes: int) -> None:
         self._topics = topics

@@ -1,4 +1,4 @@
-"""What a cell is doing, and what can happen to it. `table.py` says what follows."""
+"""The states of a cell, and the events that can happen to it. `table.py` says what follows."""
 
 from enum import IntEnum
 

@@ -177,7 +177,7 @@ class StepStates:
         return found
 
     def undo(self) -> None:
-        """What stood before is read anew: a function may have changed it in place."""
+        """The earlier states are read anew: a function may have changed it in place."""
         for key in self.before:
             self.objects.pop(key, None)
         if self.before:

@@ -1,4 +1,4 @@
-"""Which key is due when, in the order of time and key. What was set last is in a heap; all else is in sorted runs, each
+"""The keys that are due, in the order of time and key. New timers are in a heap; all others are in sorted runs, each
 in one piece. So one that is due tomorrow is its key and 16 bytes, and nothing looks at it until then.
 """
 

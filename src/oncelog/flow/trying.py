@@ -39,7 +39,7 @@ class TooMuch(Exception):
 
 
 class Room:
-    """What a trial of one cell may hold at a time."""
+    """The memory that a trial of one cell may take."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self.left = most
@@ -67,7 +67,7 @@ class Committed(NamedTuple):
 
 @dataclass(frozen=True)
 class Past:
-    """What a journal still says of how its cell came to where it is."""
+    """The part of a cell's history that its journal still has."""
 
     claim: Claim
     steps: list[Committed]  # the first is where it is tried from
@@ -84,7 +84,7 @@ class Past:
 
     @property
     def slots(self) -> dict[Place, range]:
-        """That were filled on the way."""
+        """The slots that were filled in that time."""
         before = _filled(self.base)
         return {
             place: range(before.get(place, 0), filled)
@@ -171,7 +171,7 @@ class Difference(NamedTuple):
 
 @dataclass
 class Trial:
-    """What came of it, of one cell."""
+    """The result of a trial, for one cell."""
 
     stage: str
     cell: int
@@ -205,7 +205,8 @@ def rows_of(past: Past, input: int) -> Records:
 
 
 def why_not(part: Part, called: Collection[str]) -> str | None:
-    """What of a stage cannot be tried. `called`: calls that are to be made, or have another function."""
+    """The reason why a stage cannot be tried; None where it can. `called`: calls that are to be made, or have another
+    function."""
     calls = {node.call for node in part.nodes if node.call} - {*called}
     if not calls:
         return None
@@ -217,7 +218,7 @@ def why_not(part: Part, called: Collection[str]) -> str | None:
 
 
 def is_simple(part: Part) -> bool:
-    """What it writes hangs on the order of its only input, and not on where its commits fall."""
+    """Its outputs hang on the order of its only input, and not on where its commits fall."""
     return not (part.has_plan or part.dead or any(node.tells_at_commits for node in part.root.below))
 
 

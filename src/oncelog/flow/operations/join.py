@@ -87,7 +87,7 @@ class TableRows(StepStates):
 
 
 def kept(name: str, codec: Codec[Any], partitions: int, most: int) -> Make:
-    """What a table does with its records: nothing goes on."""
+    """The step of a table: it keeps its records and passes nothing on."""
     most = number_within(f"{name}: most", most, 1)
 
     def make(_: Push, scope: Scope) -> Push:

@@ -52,7 +52,7 @@ def header_only(outputs: Outputs, timestamp_ms: int) -> bytearray:
 
 
 class Surroundings(Protocol):
-    """What an engine sees of the world."""
+    """The world, as an engine sees it."""
 
     topics: Topics
     files: Files

@@ -1,4 +1,4 @@
-"""What a cell must have come to: its input, in its order or in that of the plans in its journal, through the user's
+"""The result that a cell must have: its input, in its order or in that of the plans in its journal, through the user's
 functions once, without a stop. Its outputs are that, in each partition, and so is its state.
 """
 
@@ -62,7 +62,7 @@ def _check_files(duty: Duty, files: Files, expected: Rows) -> None:
 
 
 def _without(stands: list[Output], held: list[Output], where: str) -> list[Output]:
-    """What was held stands there in its order, among the rest."""
+    """The held outputs stand there in their order, among others; these others are returned."""
     due, rest = deque(held), []
     for each in stands:
         if due and each == due[0]:
@@ -102,7 +102,7 @@ def _bytes(value: bytes | None) -> str:
 
 
 def _read(duty: Duty, topics: Topics) -> tuple[Journal, list[Range], dict[Place, list[Output]], Tables]:
-    """What its journal comes to, in which order the input was taken by its plans, what was sent from its commits, and
+    """The content of its journal, the order in which its plans took the input, the outputs sent from its commits, and
     which rows of tables stand there. What is left of a plan stands in the next commit again."""
     journal, order, pending, seen = Journal(), list[Range](), list[Range](), None
     held: dict[Place, list[Output]] = {}
@@ -155,5 +155,5 @@ def fold(duty: Duty, topics: Topics, order: Iterable[Range], tables: Tables) -> 
 
 
 def _due(log: Log, rows: Records | None, taken: int, end: int) -> Records:
-    """What a range takes of an input, from `taken` on."""
+    """The records that a range takes of an input, from `taken` on."""
     return log.records(taken, end) if rows is None else rows.part(taken, bisect_left(rows.offsets, end))

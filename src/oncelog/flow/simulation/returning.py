@@ -1,5 +1,5 @@
-"""Where a run behind a crash has come back to the undisturbed one: the same was committed of the same input, and the
-same stands in the outputs. What follows from there is what followed then, and need not be run again.
+"""The point where a run behind a crash has come back to the undisturbed one: the same was committed of the same input,
+and the same stands in the outputs. What follows from there is what followed then, and need not be run again.
 """
 
 from typing import Any

@@ -188,7 +188,7 @@ class Search:
 
 
 def _less(case: Case) -> Iterator[Case]:
-    """What is smaller than it, the smallest first."""
+    """The cases that are smaller than this one, the smallest first."""
     count = len(case.sent)
     size = count // 2
     while size:

@@ -1,4 +1,4 @@
-"""What happened, a line each, for people."""
+"""The story of a run, a line for each event, for people."""
 
 from collections.abc import Iterable
 from typing import Final

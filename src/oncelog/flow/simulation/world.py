@@ -67,7 +67,7 @@ class World:
         self.current = self.engines[0]
 
     def without_holders(self, duties: Sequence[Duty]) -> "World":
-        """What is left when those of these cells are killed: what stands in topics."""
+        """The world after the holders of these cells are killed: all that is left is in the topics."""
         other = World.__new__(World)
         vars(other).update(vars(self))
         other.duties = duties
@@ -120,8 +120,8 @@ class World:
         return Now(self.present_ms, self.now_ms)
 
     def heard(self, place: Place) -> tuple[int, int]:
-        """What the last commits of the cells that write this place say: behind which offset nothing is older than
-        what."""
+        """The offset and the time that the last commits of this place's writers name: behind that offset no record is
+        older than that time."""
         commits = [journal.commit for journal in self._journals_behind(place)]
         positions = [
             each for commit in commits if commit for each in commit.outputs if (each.topic, each.partition) == place
@@ -282,7 +282,7 @@ class World:
             self._wake()
 
     def _wake(self) -> None:
-        """What they waited for may be there."""
+        """The batches that they waited for may be there."""
         for each in self.engines:
             each.is_quiet = False
 
