@@ -1,4 +1,4 @@
-"""What can go wrong in the client: KafkaError says what, KafkaException is how it is raised.
+"""Errors of the client: KafkaError says what went wrong, KafkaException raises it.
 
 As in confluent-kafka the two are apart, because an error is also something that a delivery report or a partition
 carries without anyone raising it.
@@ -126,7 +126,7 @@ def exception_of(code: int, message: str | None = None) -> KafkaException:
 
 
 def invalid_argument(message: str) -> KafkaException:
-    """What a caller gave cannot be meant."""
+    """The error for an argument that cannot be right."""
     return KafkaException(KafkaError(KafkaError._INVALID_ARG, message))
 
 

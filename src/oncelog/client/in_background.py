@@ -1,4 +1,4 @@
-"""What takes long to load, loaded once, in a thread of its own, when somebody first needs it."""
+"""Objects that take long to load: loaded once, in a thread of their own, at the first need."""
 
 from collections.abc import Callable
 from threading import Lock, Thread

@@ -1,4 +1,4 @@
-"""Where a record goes: what its key says, and what is chosen for records whose key says nothing.
+"""The partition of a record: by its key, or chosen where the key says nothing.
 
 The hashes are librdkafka's, number for number, since a key must go where other producers of the same topic send it.
 `murmur2` is Java's too, and `fnv1a` that of Go's Sarama. The choices for records without a key are small objects that
@@ -31,7 +31,7 @@ def fnv1a(key: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Partitioner:
-    """What a key says. `hash` is None where it never says anything."""
+    """A rule from keys to partitions. `hash` is None where no key decides."""
 
     name: str
     hash: Hash | None

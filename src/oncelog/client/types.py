@@ -83,7 +83,7 @@ class NewTopic:
 
 @dataclass(slots=True)
 class NewPartitions:
-    """How many partitions a topic is to have."""
+    """The number of partitions that a topic is to have."""
 
     topic: str
     new_total_count: int

@@ -8,7 +8,7 @@ from oncelog.client.errors import invalid_argument
 
 
 class ResourcePatternType(IntEnum):
-    """How a rule's name is meant."""
+    """The meaning of a rule's name."""
 
     ANY = 1  # in filters
     MATCH = 2  # in filters: all rules that concern a resource of that name

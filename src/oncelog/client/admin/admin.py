@@ -106,13 +106,13 @@ class Admin:
         return self._future(partial(cluster.describe_cluster, self._brokers, timeouts, include_fenced=include_fenced))
 
     def describe_replicas(self, *, request_timeout: float = -1) -> "Future[dict[Place, Replicas]]":
-        """Who has each partition, who leads it, and who is in sync."""
+        """The replicas of each partition: the brokers that have it, its leader, and those in sync."""
         return self._future(partial(cluster.describe_replicas, self._brokers, self._timeouts(request_timeout)))
 
     def log_ends(
         self, replicas: Sequence[tuple[int, str, int]], *, request_timeout: float = -1
     ) -> "Future[dict[tuple[int, str, int], int]]":
-        """How far the log of each replica reaches (broker, topic, partition), whether replicated or not. A broker that
+        """The end offset of each replica's log (broker, topic, partition), whether replicated or not. A broker that
         does not answer is left out."""
         timeouts = self._timeouts(request_timeout)
         return self._future(partial(cluster.log_ends, self._brokers, list(replicas), timeouts))

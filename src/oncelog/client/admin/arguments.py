@@ -1,4 +1,4 @@
-"""What an application hands in, looked at before anything is sent."""
+"""The arguments of an administrator's calls, checked before anything is sent."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
@@ -51,7 +51,7 @@ def seconds(what: str, given: object) -> float:
 
 
 def check_new_topic(topic: NewTopic) -> None:
-    """What there may be is for the brokers to say."""
+    """The kinds of its fields are right; the brokers judge their values."""
     text("the topic of a NewTopic", topic.topic)
     for what in ("num_partitions", "replication_factor"):
         number = whole_number(f"NewTopic {topic.topic}: {what}", getattr(topic, what), "a whole number, such as 3")

@@ -89,7 +89,8 @@ async def _replicas(brokers: "Brokers", timeouts: Timeouts) -> dict[Place, Repli
 async def log_ends(
     brokers: "Brokers", asked: Sequence[tuple[int, str, int]], timeouts: Timeouts
 ) -> Outcomes[tuple[int, str, int]]:
-    """How far the log of each replica reaches, asked of the broker that has it; who does not answer is left out."""
+    """The end offset of each replica's log, asked of the broker that has it; a broker that does not answer is left
+    out."""
 
     async def ask_node(node_id: int, keys: list[tuple[int, str, int]]) -> Outcomes[tuple[int, str, int]]:
         questions = [((topic, index), NO_EPOCH, LATEST) for _, topic, index in keys]

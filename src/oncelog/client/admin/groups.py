@@ -191,7 +191,7 @@ async def delete_groups(brokers: "Brokers", group_ids: Sequence[str], timeouts: 
 
 
 async def group_offsets(brokers: "Brokers", wanted: GroupOffsets, timeouts: Timeouts) -> GroupOffsets:
-    """What is committed; of all partitions where none are named."""
+    """The committed offsets; of all partitions where none are named."""
 
     async def ask_node(node_id: int, _: list[str]) -> Outcomes[str]:
         def build(spoken: Any) -> Any:

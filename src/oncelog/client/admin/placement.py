@@ -1,4 +1,4 @@
-"""Which brokers are to have which partitions. Pure: who has them goes in, those that are to move come out."""
+"""The brokers that are to have each partition. Pure: today's replicas go in, the partitions that move come out."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How long an administrator's request may take, and asking within it."""
+"""The time that an administrator's request may take, and asking within it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long all attempts of a request may take together, from now on; and the broker's own work in each of them."""
+    """The time for all attempts of a request together, from now on, and for the broker's own work in each of them."""
 
     request_timeout_ms: int
     operation_timeout_ms: int = 0

@@ -73,7 +73,7 @@ async def delete_topics(brokers: "Brokers", topics: Sequence[str], timeouts: Tim
 
 
 async def topic_sizes(brokers: "Brokers", topics: Sequence[str], timeouts: Timeouts) -> dict[str, int]:
-    """How many bytes those that are there take on the disks of all brokers, replicas included."""
+    """The bytes that each existing topic takes on the disks of all brokers, replicas included."""
     known = (await brokers.refresh(topics)).topics
     wanted = {name: tuple(known[name].partitions) for name in topics if name in known and known[name].partitions}
     sizes = dict.fromkeys(wanted, 0)

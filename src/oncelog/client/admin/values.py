@@ -1,4 +1,4 @@
-"""What an admin is given and what it answers, shaped as in confluent-kafka where that has the thing."""
+"""The arguments and answers of an admin, shaped as in confluent-kafka where that has the thing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Who set a value."""
+    """The origin of a value."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -32,7 +32,7 @@ class ConfigSource(IntEnum):
 
 
 class AlterOperation(IntEnum):
-    """What an incremental change does with one value."""
+    """The effect of an incremental change on one value."""
 
     SET = 0
     DELETE = 1
@@ -166,7 +166,7 @@ class LeaseState:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLeases:
-    """What a partition of an oncelog server remembers of its producers."""
+    """The producers that a partition of an oncelog server remembers."""
 
     capacity: int  # how many leased ones there is room for
     lifetime_ms: int
@@ -196,7 +196,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """Which brokers have a partition."""
+    """The brokers that have a partition."""
 
     leader: int  # -1 where nobody leads
     leader_epoch: int
@@ -215,7 +215,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """Who has a quota: `QuotaEntity.of({"user": "alice", "client-id": None})`, where None is the default."""
+    """The owner of a quota: `QuotaEntity.of({"user": "alice", "client-id": None})`, where None is the default."""
 
     names: tuple[tuple[str, str | None], ...]
 

@@ -1,4 +1,4 @@
-"""What an application passes to a consumer, looked at before anything is done with it."""
+"""The arguments of a consumer's calls, checked before anything is done with them."""
 
 import threading
 from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ def partition_of(given: TopicPartition) -> AnyPlace:
 
 
 def place_of(given: TopicPartition) -> tuple[AnyPlace, int, int]:
-    """Where to begin: an offset that is not given is the committed one."""
+    """The offset to begin at; one that is not given is the committed one."""
     offset = STORED if given.offset == OFFSET_INVALID else as_whole(given.offset)
     if offset is None or offset > MOST_OFFSET or (offset < 0 and offset not in (EARLIEST, LATEST, STORED)):
         raise invalid_argument(f"{given.topic} [{given.partition}]: there is no offset {given.offset!r}")
@@ -51,7 +51,7 @@ def place_of(given: TopicPartition) -> tuple[AnyPlace, int, int]:
 
 
 def to_commit(message: object, offsets: object) -> dict[AnyPlace, ToCommit] | None:
-    """What is to be committed: of a record that is done with the offset behind it. None where neither is given."""
+    """The offsets to commit: for a message, the one behind it. None where neither argument is given."""
     if message is not None and offsets is not None:
         raise ValueError("message and offsets cannot both be given")
     if message is not None:

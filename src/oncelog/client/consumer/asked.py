@@ -1,4 +1,4 @@
-"""What both faces make of what the application asks for, and of errors that come where records would."""
+"""Requests of the application, and errors in the place of records, as both faces handle them."""
 
 from typing import Any
 

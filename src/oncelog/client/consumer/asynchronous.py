@@ -95,7 +95,7 @@ class AsyncConsumer:
         return table_of(batches)
 
     async def consume_batches(self, num_messages: int = 10_000, timeout: float | None = -1) -> list[Any]:
-        """What `consume_arrow` makes its table of: pyarrow.RecordBatches, each of one partition, and among them, where
+        """The parts of a `consume_arrow` table: pyarrow.RecordBatches, each of one partition, and among them, where
         they happened, errors and ends of partitions as messages."""
         most = count_of(num_messages, MOST_ROWS)
         give_up_s = give_up_at_s(arguments.timeout_s(timeout))
@@ -201,7 +201,7 @@ class AsyncConsumer:
         await self._driver.run(self._driver.operations.resume(partitions))
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Where the next record comes from."""
+        """The offset of the next record."""
         return self._driver.operations.position(partitions)
 
     # --- committed offsets
@@ -252,7 +252,7 @@ class AsyncConsumer:
         return await self._driver.run(self._driver.operations.list_topics(topic), timeout_s)
 
     def memberid(self) -> str | None:
-        """What the group calls this consumer; None outside of any group."""
+        """The id of this consumer in its group; None outside of any group."""
         return self._driver.operations.core.member.member_id or None
 
     def consumer_group_metadata(self) -> ConsumerGroupMetadata:

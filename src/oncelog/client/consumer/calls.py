@@ -1,4 +1,4 @@
-"""What has to happen in the application's thread, when it polls."""
+"""Calls that must run in the application's thread, when it polls."""
 
 from collections import deque
 from collections.abc import Callable, Coroutine

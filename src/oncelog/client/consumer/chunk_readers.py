@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Position(NamedTuple):
-    """Where to go on, and the leader epoch of the record before."""
+    """The offset to go on from, and the leader epoch of the record before it."""
 
     offset: int
     leader_epoch: int = -1

@@ -1,4 +1,4 @@
-"""What `list_topics` answers, shaped as in confluent-kafka."""
+"""The answer of `list_topics`, shaped as in confluent-kafka."""
 
 from dataclasses import dataclass, field
 

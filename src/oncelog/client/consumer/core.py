@@ -1,4 +1,4 @@
-"""What both faces of a consumer share: everything that happens on the event loop.
+"""The core of both faces of a consumer: everything that happens on the event loop.
 
 A face gives it the application's wishes, one coroutine each, and is told through `notify` when there is something to
 take: fetched records (`engine.next_event`) or calls that belong into the application's thread (`calls`).
@@ -166,7 +166,7 @@ class Core:
 
     @property
     def member(self) -> Member:
-        """Who this consumer is in its group now."""
+        """This consumer's membership in its group now."""
         return Member() if self.group is None else self.group.member
 
     def handed(self) -> Mapping[AnyPlace, Position]:
@@ -174,7 +174,7 @@ class Core:
         return self._read(is_explicit=True)
 
     def to_store(self) -> Mapping[AnyPlace, Position | ToCommit]:
-        """What a commit by the clock would store."""
+        """The positions that a commit by the clock would store."""
         return self._read(is_explicit=False) if self.settings.enable_auto_offset_store else self.stored
 
     @property
@@ -182,7 +182,7 @@ class Core:
         return self._committed
 
     def to_commit(self, *, is_explicit: bool) -> dict[AnyPlace, ToCommit]:
-        """What was stored or handed out, as far as it is not committed already. When nobody asks for the commit, it
+        """The offsets that were stored or handed out and are not committed yet. When nobody asks for the commit, it
         is only what the application has surely done with, and never before what it has committed itself."""
         wanted = dict(self.stored)
         if self.settings.enable_auto_offset_store:
@@ -304,7 +304,8 @@ class Core:
     # --- what the cluster says
 
     async def offsets_at(self, asked: Mapping[AnyPlace, int], patience_ms: int) -> dict[AnyPlace, OffsetFound]:
-        """Where a time is, or EARLIEST or LATEST; asked of each partition's leader, again while there is none."""
+        """The offset of a time, or of EARLIEST or LATEST; asked of each partition's leader, again while there is
+        none."""
         return await offsets_at(
             self.brokers,
             asked,

@@ -71,7 +71,7 @@ class Delivery:
             self._drop_reading()
 
     def position(self, partition: AnyPlace) -> Position | None:
-        """Where the next record comes from, if anything is known of that."""
+        """The position of the next record, where it is known."""
         return self.handed().get(partition) or self._starts.get(partition)
 
     def handed(self) -> dict[AnyPlace, Position]:
@@ -92,7 +92,7 @@ class Delivery:
         return handed
 
     def begin_bulk(self) -> None:
-        """What was handed out before is done; what is handed out now is in hand until the application asks again."""
+        """Records handed out before are done; those handed out now are in hand until the application asks again."""
         self.asked += 1
         self._before_bulk = self.handed()
 

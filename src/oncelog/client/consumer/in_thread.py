@@ -1,4 +1,4 @@
-"""How a `Consumer` waits and calls back: in the application's thread, while another one fetches ahead."""
+"""Waiting and callbacks of a `Consumer`: in the application's thread, while another one fetches ahead."""
 
 import asyncio
 import threading

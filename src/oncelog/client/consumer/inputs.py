@@ -159,7 +159,7 @@ class Input:
         self._inputs.end(self)
 
     def take(self, most: int) -> Piece | None:
-        """What comes next, or None where nothing is there now."""
+        """The next records, or None where there are none now."""
         pieces: list[Piece] = []
         try:
             while most > 0 and (piece := self._next(most)) is not None:
@@ -205,7 +205,7 @@ class Input:
             self._inputs.again(chunk, self.position)
 
     def drop(self) -> None:
-        """What was fetched and not taken."""
+        """Let go of fetched records that were not taken."""
         for chunk in self.chunks:
             self._inputs.taken(chunk)
         self.chunks.clear()

@@ -19,7 +19,7 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class Source(NamedTuple):
-    """What a batch says for all of its records."""
+    """The fields of a batch that hold for all of its records."""
 
     topic: str
     partition: int
@@ -71,7 +71,7 @@ class Message:
         return epoch if epoch >= 0 else None
 
     def timestamp(self) -> tuple[int, int]:
-        """What kind of time it is, and milliseconds since 1970."""
+        """The kind of time, and milliseconds since 1970."""
         if self._timestamp_ms < 0:
             return TIMESTAMP_NOT_AVAILABLE, self._timestamp_ms
         kind = TIMESTAMP_LOG_APPEND_TIME if self._source.has_append_time else TIMESTAMP_CREATE_TIME

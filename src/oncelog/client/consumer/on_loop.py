@@ -1,4 +1,4 @@
-"""How an `AsyncConsumer` waits and calls back: on the application's own event loop."""
+"""Waiting and callbacks of an `AsyncConsumer`: on the application's own event loop."""
 
 import asyncio
 import inspect

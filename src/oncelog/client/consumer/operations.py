@@ -1,4 +1,4 @@
-"""What an application can have done by a consumer, one coroutine for each method of either face.
+"""The operations of a consumer, one coroutine for each method of either face.
 
 They run on the loop while the application waits for them, so they may touch its side (`delivery`) too.
 """
@@ -26,7 +26,7 @@ from oncelog.slots import AnyPlace
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who this consumer is in its group."""
+    """This consumer's membership in its group."""
 
     group_id: str
     generation_id: int = -1
@@ -205,7 +205,7 @@ class Operations:
     async def commit_any(
         self, message: object, offsets: object, *, is_later: bool, producer: HasSaving | None
     ) -> list[TopicPartition] | None:
-        """What the faces' `commit` does."""
+        """The common part of the faces' `commit`."""
         if producer is not None:
             return await self.commit_with(producer, message, offsets)
         if is_later:
@@ -228,7 +228,7 @@ class Operations:
     def _named(
         self, message: object, offsets: object, otherwise: Callable[[], dict[AnyPlace, ToCommit]]
     ) -> dict[AnyPlace, ToCommit]:
-        """What a commit is to name; raises where there is nothing."""
+        """The offsets that a commit names; raises where there are none."""
         wanted = arguments.to_commit(message, offsets)
         if wanted is None:
             wanted = otherwise()

@@ -119,7 +119,7 @@ class RangeEngine:
         self._client.thread.run(seek())
 
     def bounds(self) -> Bounds | KafkaError:
-        """Where the log begins and ends now, or why that cannot be told now."""
+        """The bounds of the log now, or the reason why they are not known now."""
         try:
             return self._client.thread.run(self._ask_bounds())
         except KafkaException as failure:

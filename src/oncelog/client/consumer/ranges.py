@@ -91,7 +91,7 @@ def read_columns(
     patience_s: float = PATIENCE_S,
     on_loss: OnLoss | None = None,
 ) -> "Iterator[Columns]":
-    """What `read_range` reads, one step before Arrow."""
+    """The columns that `read_range` reads, one step before Arrow."""
     if asked.start >= asked.end:
         return
     with _engine(properties, asked) as engine:

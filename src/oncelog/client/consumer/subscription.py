@@ -67,7 +67,8 @@ class Subscription:
 
     @property
     def _is_resolved_here(self) -> bool:
-        """Which topics there are for what is subscribed to. In KIP-848 the coordinator knows, by patterns of RE2."""
+        """Whether this client finds the topics for its patterns. In KIP-848 the coordinator does, by patterns of
+        RE2."""
         return self._settings.group_protocol != CONSUMER
 
     async def subscribe(self, topics: Sequence[str], callbacks: Callbacks) -> None:

@@ -1,1 +1,1 @@
-"""What a consumer asks of whom, and what the answers mean. No sockets, no clock."""
+"""The requests of a fetching consumer, and the meaning of their answers. No sockets, no clock."""

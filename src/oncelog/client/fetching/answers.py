@@ -1,4 +1,4 @@
-"""What each answer, and each error in it, means for the cursor that asked."""
+"""The meaning of each answer, and of each error in it, for the cursor that asked."""
 
 from collections import deque
 

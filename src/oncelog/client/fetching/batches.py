@@ -1,4 +1,4 @@
-"""What stands in fetched bytes, by the headers of the batches alone."""
+"""The content of fetched bytes, by the headers of the batches alone."""
 
 from struct import Struct
 from typing import NamedTuple
@@ -21,8 +21,8 @@ class Survey(NamedTuple):
 
 
 def survey(records: Buffer, least: int = 0, limit: int = LAST_OFFSET) -> Survey:
-    """What stands in batches that begin at `least` or later, before `limit`, one behind the other: no CRC covers where
-    they do, so nobody else would notice."""
+    """A survey of batches that begin at `least` or later, before `limit`, one behind the other: no CRC covers where
+    they begin, so no later check would notice."""
     at, end = 0, len(records)
     next_offset, record_count, leader_epoch = -1, 0, NO_EPOCH
     epochs: list[tuple[int, int]] = []

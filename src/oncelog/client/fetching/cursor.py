@@ -155,7 +155,8 @@ class Cursor:
         return self.stop_at is not None and self.offset >= self.stop_at
 
     def size_next(self, most_bytes: int, seen_bytes: int, seen_offsets: int) -> None:
-        """How much to ask for next; where there is an end, about what is left up to it, by the size of what came."""
+        """Set the size of the next request; before an end, about the bytes left up to it, by the size of the last
+        answer."""
         self.max_bytes = most_bytes
         if self.stop_at is not None and seen_offsets > 0:
             left_bytes = (self.stop_at - self.offset) * seen_bytes // seen_offsets

@@ -1,4 +1,4 @@
-"""What the application gets to see of fetching: records, an error, the end of a partition."""
+"""The results of fetching for the application: records, an error, the end of a partition."""
 
 from dataclasses import dataclass, field
 
@@ -21,7 +21,7 @@ class _OfCursor:
 
 @dataclass(frozen=True, slots=True)
 class Chunk(_OfCursor):
-    """What one fetch brought of one partition, not looked into yet."""
+    """The batches that one fetch brought of one partition, not looked into yet."""
 
     start_offset: int
     start_epoch: int  # of the record before

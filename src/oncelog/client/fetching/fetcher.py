@@ -116,7 +116,7 @@ class Fetcher:
         self.queued_bytes -= size_bytes
 
     def events(self) -> list[Event]:
-        """What has come for the application since it was last asked."""
+        """The events for the application since the last call."""
         found = list(self._events)
         self._events.clear()
         return found
@@ -142,7 +142,7 @@ class Fetcher:
         return actions
 
     def next_due_ms(self, now_ms: int) -> int | None:
-        """When to call `actions` again though nothing has happened."""
+        """The time to call `actions` again though nothing has happened."""
         dues = [cursor.due_ms for cursor in self._cursors.values() if not cursor.asking and cursor.due_ms > now_ms]
         if not self._metadata_asked and self._metadata_due_ms > now_ms and self._is_one_leaderless():
             dues.append(self._metadata_due_ms)

@@ -1,4 +1,4 @@
-"""What passes in and out of the fetching machine: requests, answers, and what the application gets to see."""
+"""The inputs and outputs of the fetching machine: requests, answers, and events for the application."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What a group has committed: read and written, each asked once. Whether again is for the caller to decide."""
+"""The committed offsets of a group: read and written, each asked once. The caller decides whether to ask again."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -86,7 +86,7 @@ class ToCommit(NamedTuple):
 
 
 def topic_partitions(offsets: Mapping[AnyPlace, ToCommit], codes: Mapping[AnyPlace, int]) -> list[TopicPartition]:
-    """How an application is told what was committed, and what not."""
+    """The result of a commit for the application: the offsets, each with its error where it failed."""
     return [
         TopicPartition(
             topic,

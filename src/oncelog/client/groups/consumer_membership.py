@@ -167,7 +167,7 @@ class ConsumerMembership(Participant):
         self._on(Event.POLLED)
 
     def application_done(self) -> None:
-        """What `Revoke` or `Assign` asked of the application has been done."""
+        """The application has done the work of `Revoke` or `Assign`."""
         called, self._calling = self._calling, None
         if isinstance(called, Revoke):
             self._has -= self._moving
@@ -302,7 +302,7 @@ class ConsumerMembership(Participant):
         return self.state in (State.OUT, State.ENDED) and not (self._has or self._calling or self._asked)
 
     def next_due_ms(self) -> int | None:
-        """When to call `actions` again though nothing arrives."""
+        """The time to call `actions` again though nothing arrives."""
         due = []
         if self.state in POLLED:
             due.append(self._polled_ms + self.limits.rebalance_timeout_ms)

@@ -119,7 +119,7 @@ class Group:
 
     @property
     def thrown_out(self) -> KafkaError | None:
-        """Why nothing may be committed now: the group has given away what was read."""
+        """The reason why nothing may be committed now: the group has given away the partitions that were read."""
         return self._machine.thrown_out
 
     def subscribe(self, topics: Collection[str], pattern: str = "") -> None:

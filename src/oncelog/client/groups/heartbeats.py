@@ -1,4 +1,4 @@
-"""When a member is to be heard of next, and when its session is over because nothing was heard of the coordinator."""
+"""The time of a member's next heartbeat, and the end of its session when the coordinator does not answer."""
 
 from dataclasses import dataclass
 

@@ -102,7 +102,7 @@ class Membership(Participant):
             self._join_reason = "the application polls again"
 
     def application_done(self) -> None:
-        """What `Revoke` or `Assign` asked of the application has been done."""
+        """The application has done the work of `Revoke` or `Assign`."""
         called, self._calling = self._calling, None
         if isinstance(called, Assign):
             self.owned |= called.partitions
@@ -112,7 +112,7 @@ class Membership(Participant):
                 self._want_join("partitions were given back")
 
     def partitions_counted(self, counts: Mapping[str, int]) -> None:
-        """How many partitions the topics have now; a leader that shared out by other numbers does so again."""
+        """The topics have these numbers of partitions now; a leader that shared out by other numbers does so again."""
         if self.counts is not None and dict(counts) != dict(self.counts):
             self.counts = None
             self._want_join("the partitions of a topic changed")
@@ -263,7 +263,7 @@ class Membership(Participant):
         return is_ending and not self.owned and not self._calling and not self._asked
 
     def next_due_ms(self) -> int | None:
-        """When to call `actions` again though nothing arrives."""
+        """The time to call `actions` again though nothing arrives."""
         if self._is_stopped:
             return None
         due = [self._polled_ms + self.limits.rebalance_timeout_ms]

@@ -1,4 +1,4 @@
-"""What a member of a group is told, and what it wants done: the values that pass in and out of `Membership` and of
+"""The events and the actions of a member of a group: the values that pass in and out of `Membership` and of
 `ConsumerMembership`."""
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from oncelog.slots import AnyPlace
 
 
 class Member(NamedTuple):
-    """Who a member is: what Heartbeat and OffsetCommit carry."""
+    """The identity of a member, as Heartbeat and OffsetCommit carry it."""
 
     generation: int = NO_GENERATION  # in KIP-848 the member's epoch
     member_id: str = ""

@@ -1,5 +1,6 @@
-"""What a member has in common in both protocols: one question and one call of the application at a time, pauses that
-grow, and the time since the last poll. `membership.py` is the classic protocol, `consumer_membership.py` KIP-848's.
+"""The part of a member that is the same in both protocols: one question and one call of the application at a time,
+pauses that grow, and the time since the last poll. `membership.py` is the classic protocol, `consumer_membership.py`
+KIP-848's.
 """
 
 from abc import ABC, abstractmethod

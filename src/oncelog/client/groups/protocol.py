@@ -1,4 +1,4 @@
-"""What members of a group tell each other through the coordinator, in Kafka's bytes: subscriptions and assignments.
+"""Messages of a group's members to each other through the coordinator, in Kafka's bytes: subscriptions, assignments.
 
 The coordinator passes both on unread (but for the topics of a subscription). They are versioned by a number in front
 and only ever grow at the end, so what a newer member added is skipped. Pure.
@@ -27,7 +27,7 @@ class MalformedMessage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member wants, what it has, and since when."""
+    """The topics that a member wants, the partitions that it has, and since which generation."""
 
     topics: frozenset[str]
     userdata: bytes = b""
@@ -122,7 +122,7 @@ class Reader:
         return self._take(max(self.int32(), 0))
 
     def count(self, least_bytes: int) -> int:
-        """How many elements follow, each of at least that many bytes."""
+        """The number of elements that follow, each of at least that many bytes."""
         found = self.int32()
         if found > (len(self._data) - self._at) // least_bytes:
             raise MalformedMessage("more elements than there are bytes")

@@ -1,4 +1,4 @@
-"""How long to wait before a broker is tried again. Pure: chance and time are passed in."""
+"""The wait before a broker is tried again. Pure: chance and time are passed in."""
 
 from collections.abc import Callable
 

@@ -65,7 +65,7 @@ class Brokers:
 
     @property
     def metadata(self) -> Metadata:
-        """What is known now; a value that does not change, so any thread may look at it."""
+        """The newest metadata; a value that does not change, so any thread may look at it."""
         return self._refresher.metadata
 
     async def refresh(self, topics: Iterable[str | UUID] | None = None) -> Metadata:
@@ -87,7 +87,7 @@ class Brokers:
     # --- statistics
 
     def traffic(self, node_id: int) -> Traffic | None:
-        """What is counted of a broker; None where nobody asked for statistics, or the broker is not known."""
+        """The counters of a broker; None where statistics are off, or the broker is not known."""
         address = self.metadata.brokers.get(node_id)
         return None if address is None else self.pool.traffic(address.host, address.port)
 

@@ -32,7 +32,7 @@ _CORRELATION_IDS = 2**31
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a broker listens. A bootstrap address has no node id: who listens there is not known."""
+    """The address of a broker. A bootstrap address has no node id: the broker that listens there is not known."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""Which nodes coordinate groups and transactional ids, kept until one says that it does not, or does not answer."""
+"""The coordinators of groups and transactional ids, kept until one says that it is none, or does not answer."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

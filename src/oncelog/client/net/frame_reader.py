@@ -1,4 +1,4 @@
-"""What asyncio gives bytes to: they become frames for the connection that it belongs to.
+"""The receiver of asyncio's bytes: they become frames for the connection that it belongs to.
 
 Small frames are taken out of one buffer and copied, so that its receiver may keep it. A large frame gets a
 buffer of its own as soon as its length is known; the rest of it is received straight into that and handed on as it is.

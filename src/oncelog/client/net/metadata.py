@@ -1,4 +1,4 @@
-"""What is known of a cluster. Pure: an answer to Metadata goes in, a new value comes out.
+"""The metadata of a cluster. Pure: an answer to Metadata goes in, a new value comes out.
 
 A value is never changed, so any thread may read the newest one. What a broker that lags behind says does not undo
 what is known: a partition's leader epoch never goes back, unless the topic is another one under the same name.

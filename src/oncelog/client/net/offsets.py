@@ -1,4 +1,4 @@
-"""Where a partition's log begins and ends, where a time is in it, and where an epoch ended: asked of its leader."""
+"""The offsets at which a log begins and ends, at which a time is, and at which an epoch ended: asked of its leader."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -28,7 +28,7 @@ LIST_TIMEOUT: Final = timedelta(seconds=30)
 
 
 def with_topics(partitions: Iterable[tuple[AnyPlace, T]]) -> dict[str, list[tuple[int, T]]]:
-    """What is asked of each partition, by topic, as requests carry it."""
+    """The items by topic, as requests carry them."""
     found: dict[str, list[tuple[int, T]]] = {}
     for (topic, index), more in partitions:
         found.setdefault(topic, []).append((index, more))

@@ -1,4 +1,4 @@
-"""How an address becomes a connection that may be used: TCP, TLS, ApiVersions, SASL."""
+"""The steps from an address to a connection that may be used: TCP, TLS, ApiVersions, SASL."""
 
 import asyncio
 import os

@@ -44,7 +44,7 @@ class Pool:
         self._is_counted = bool(settings.statistics_interval_ms and settings.stats_cb)
 
     def traffic(self, host: str, port: int) -> Traffic | None:
-        """What is counted of an address; None where nobody asked for statistics."""
+        """The counters of an address; None where statistics are off."""
         if not self._is_counted:
             return None
         found = self._traffic.get((host, port))
@@ -66,7 +66,7 @@ class Pool:
         return {endpoint for endpoint, _ in (*self._open, *self._opening.keys())}
 
     def failures(self, endpoint: Endpoint) -> int:
-        """How often in a row it could not be reached."""
+        """The number of failed attempts in a row."""
         backoff = self._backoffs.get((endpoint.host, endpoint.port))
         return 0 if backoff is None else backoff.failures
 
@@ -93,7 +93,7 @@ class Pool:
                 connection.close(error)
 
     def forget_others(self, addresses: set[tuple[str, int]]) -> None:
-        """How often an address failed is of no use once no broker is there any more."""
+        """Forget the failures and counters of all other addresses: no broker is there any more."""
         self._backoffs = {address: each for address, each in self._backoffs.items() if address in addresses}
         self._traffic = {address: each for address, each in self._traffic.items() if address in addresses}
         self._reach.forget_others(addresses)

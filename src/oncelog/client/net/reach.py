@@ -1,4 +1,4 @@
-"""Which addresses cannot be reached, in the log: a line when that changes, none for each attempt.
+"""Addresses that cannot be reached, in the log: a line when that changes, none for each attempt.
 
 Only what may pass by itself is said here, since nothing else would say it for as long as it is tried again; any other
 failure is raised where it was asked.

@@ -53,7 +53,7 @@ class NoAnswer(KafkaException):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long all attempts together may take (`inf`: no end), and the pauses between them, which double up to
+    """The time that all attempts together may take (`inf`: no end), and the pauses between them, which double up to
     `most_pause_s`."""
 
     total_s: float = TOTAL_S
@@ -83,7 +83,7 @@ def passes(error: KafkaError) -> bool:
 
 
 class Attempts(Generic[Key]):
-    """What is asked for, and what came of it so far. Pure: answers and times are passed in.
+    """The questions, and their outcomes so far. Pure: answers and times are passed in.
 
     `done_already` is the refusal that says that there is nothing to do any more. After an attempt without an answer it
     may be that very attempt which did it, so it counts as done. `is_whole`: one failure that does not pass ends all.
@@ -114,8 +114,8 @@ class Attempts(Generic[Key]):
         return max(0.0, self._began_s + self._patience.total_s - now_s)
 
     def take(self, found: Mapping[Key, object], now_s: float) -> float | None:
-        """What came of one attempt; a key that it leaves out is asked for again. The pause before the next attempt, or
-        None where there is none."""
+        """Take in the results of one attempt; a key that it leaves out is asked for again. The pause before the next
+        one, or None where there is none."""
         pause_s = self._patience.pause_after(self._count)
         self._count += 1
         is_late = now_s >= self._began_s + self._patience.lag_s
@@ -235,8 +235,8 @@ class _NotYet(KafkaException):
 async def until_heard(
     look: Callable[[], Awaitable[T]], is_so: Callable[[T], bool], patience: Patience, *, clock: Clock = CLOCK
 ) -> T:
-    """What was seen last: once it is so, or when the time is over. Brokers hear of a change a moment after it was made.
-    It was made in any case, so this gives up without a word; failures are as in `ask`."""
+    """The last look: the one at which it is so, or the one when the time is over. Brokers hear of a change a moment
+    after it was made. It was made in any case, so this gives up without a word; failures are as in `ask`."""
     seen = await look()
     if is_so(seen):
         return seen

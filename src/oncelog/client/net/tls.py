@@ -109,7 +109,7 @@ def _load(name: str, value: str, load: Callable[[], T]) -> T:
 
 
 def tls_failure(endpoint: object, error: BaseException) -> KafkaException:
-    """What a handshake that failed means."""
+    """The error for a handshake that failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _failed(endpoint, f"the broker's certificate is refused: {_why_refused(error)}", retriable=False)
     if isinstance(error, ssl.SSLError):

@@ -25,7 +25,7 @@ MOST_PAUSE_S: Final = 1.0
 
 
 class TransactionName(NamedTuple):
-    """What tells a transaction from all others: who writes it, and in which life of it."""
+    """The name of a transaction that no other one has: its writer, and which life of it."""
 
     transactional_id: str
     identity: Identity

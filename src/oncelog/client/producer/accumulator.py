@@ -32,10 +32,10 @@ NEVER_S: Final = float("-inf")
 
 
 class Budget:
-    """How many records and bytes there may be between `produce` and the end of their reports.
+    """The bound on records and bytes between `produce` and the end of their reports.
 
-    Producing threads add; who is done with records gives them back. What was added and what was given back are counted
-    apart, so that the two sides never write the same number.
+    Producing threads add; the thread that is done with records gives them back. What was added and what was given back
+    are counted apart, so that the two sides never write the same number.
     """
 
     def __init__(self, most_messages: int, most_bytes: int) -> None:

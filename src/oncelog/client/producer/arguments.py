@@ -1,4 +1,4 @@
-"""What applications give to `produce`, in the form that is stored; whatever cannot be meant is refused here."""
+"""The arguments of `produce`, in the form that is stored; wrong ones are refused here."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -103,7 +103,7 @@ def as_time(timestamp: Any, now_s: float) -> float:
 
 
 def as_end(timeout: Any, now_s: float) -> float | None:
-    """When to stop waiting; None where nothing was said, or less than 0, or infinity: for ever."""
+    """The time to stop waiting; None, for ever, where no timeout was given, or a negative or infinite one."""
     if timeout is None:
         return None
     wait_s = as_number(timeout)
@@ -128,7 +128,7 @@ def refused(code: int, message: str | None = None) -> KafkaException:
 
 
 def bulk_module(name: str = "bulk") -> Any:
-    """What sends tables (or, as `raw`, whole batches), where the extra that it needs is installed."""
+    """The module that sends tables (or, as `raw`, whole batches), if its extra is installed."""
     try:
         return import_module(f"oncelog.client.producer.{name}")
     except ImportError as missing:

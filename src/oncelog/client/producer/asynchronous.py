@@ -85,7 +85,7 @@ class AsyncProducer(Face):
         return future
 
     async def send(self, topic: str, value: Any = None, *arguments: Any, **more: Any) -> "asyncio.Future[Any]":
-        """What `produce` does. All rows of an Arrow table or record batch are taken, as by `Producer.send`, and
+        """As `produce`. All rows of an Arrow table or record batch are taken, as by `Producer.send`, and
         the future is done with their `BulkSend` when all of them are delivered."""
         if hasattr(value, "schema"):
             return await self._send_rows(topic, value)

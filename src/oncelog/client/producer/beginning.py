@@ -1,4 +1,4 @@
-"""How a producer begins: as nobody, as a saved one, or as the one that its properties name."""
+"""The beginning of a producer: as nobody, as a saved one, or as the one that its properties name."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any

@@ -66,7 +66,7 @@ class Range(NamedTuple):
 
 
 class BulkSend:
-    """What becomes of the rows of one `send`."""
+    """The fate of the rows of one `send`."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -177,7 +177,8 @@ def _follows(last: Range, each: Range) -> bool:
 
 
 def _with_row(error: KafkaError, records: Records) -> KafkaError:
-    """Which of the table's rows it was, where the broker named the record, or refused one that was sent by itself."""
+    """The error with the row of the table in it, where the broker named the record, or refused one that was sent
+    alone."""
     named = RECORD.search(error.str())
     is_alone = records.count == 1 and error.code() == KafkaError.MSG_SIZE_TOO_LARGE
     if records.rows is None or (named is None and not is_alone):

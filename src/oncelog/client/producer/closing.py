@@ -32,7 +32,7 @@ WALL_OFFSET_KEPT_S: Final = 1.0
 
 
 class Owner(Protocol):
-    """What is asked of the engine."""
+    """The engine, as this module needs it."""
 
     def report(self, report: Report) -> None: ...
 
@@ -138,14 +138,14 @@ class Closing:
         self.close(partition)
 
     def wall_offset_s(self) -> float:
-        """What makes wall time of the monotonic clock."""
+        """The offset from the monotonic clock to wall time."""
         now_s = monotonic_s()
         if now_s - self._wall_offset_at_s > WALL_OFFSET_KEPT_S:
             self._wall_offset_s, self._wall_offset_at_s = wall_s() - now_s, now_s
         return self._wall_offset_s
 
     def records(self, partition: Unbatched, rows: list[Any], handle: Any = None) -> Records:
-        """What is to be reported of rows."""
+        """The records that a report about these rows names."""
         records = self._encoder.records(partition.topic, partition.partition, rows, self.wall_offset_s())
         records.handle = handle
         return records

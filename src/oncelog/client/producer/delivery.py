@@ -1,4 +1,4 @@
-"""What became of records: the report of a batch, and the message that a callback gets.
+"""The fate of records: the report of a batch, and the message that a callback gets.
 
 A message is a place in its batch's report. It is made when its callback is called and reads everything else when it is
 asked, since most callbacks look only at the error.
@@ -37,7 +37,7 @@ class AllGiven(Sequence[float]):
 
 
 class Rows(NamedTuple):
-    """Which rows of a table a batch's records are."""
+    """The rows of a table that are a batch's records."""
 
     first_row: int  # of the piece of the table that was encoded at once
     parts: Any  # for each row of that piece its partition; None where all go to one
@@ -106,7 +106,7 @@ def split(batch: Batch, records: int) -> tuple[Batch, Batch]:
 
 @dataclass(slots=True, eq=False)
 class Report:
-    """What became of all records of one batch."""
+    """The fate of all records of one batch."""
 
     records: Records
     _: KW_ONLY
@@ -162,7 +162,7 @@ class ProducedMessage:
         return [(name.decode(errors="replace"), value) for name, value in headers] if headers else None
 
     def timestamp(self) -> tuple[int, int]:
-        """What kind of time it is, and milliseconds since 1970."""
+        """The kind of time, and milliseconds since 1970."""
         report = self._report
         if report.append_time_ms >= 0:
             return TIMESTAMP_LOG_APPEND_TIME, report.append_time_ms
@@ -337,7 +337,7 @@ class _Callbacks:
 
 
 def _count_references() -> int:
-    """How many references this interpreter counts to an object that only a local variable has."""
+    """The references that this interpreter counts to an object that only a local variable has."""
     alone = object()
     return getrefcount(alone)
 

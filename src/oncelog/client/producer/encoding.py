@@ -84,7 +84,7 @@ class Encoder:
 
     @staticmethod
     def records(topic: str, partition: int, rows: list[Any], wall_offset_s: float) -> Records:
-        """What is to be reported of these rows, and what they count against the budget."""
+        """The records that a report about these rows names, with the size that they count against the budget."""
         cells = _cells(rows)
         return _records(topic, partition, cells, _size_bytes(cells), wall_offset_s)
 

@@ -1,4 +1,4 @@
-"""What drives a producer: records become batches, batches go to the Sender, and what it decides is done.
+"""The engine of a producer: records become batches, batches go to the Sender, and its decisions are carried out.
 
 Everything here belongs to the thread of the event loop, but for the few methods at the top that producing threads
 call. Those leave a note in a deque and wake the loop only if it is not awake already: a thread that produces as fast as
@@ -271,7 +271,7 @@ class Engine:
                 assert_never(action)
 
     def _plan(self, now_s: float, held_due_s: float | None) -> None:
-        """When to have the next turn though nobody wakes us."""
+        """Set the timer for the next turn, if nothing else wakes the loop."""
         due = [due_s for due_s in (held_due_s, self.closing.next_due_s()) if due_s is not None]
         line_due_s = self._unheard.due_s()
         if line_due_s is not None:
@@ -333,7 +333,7 @@ class Engine:
     # --- reports
 
     def report(self, report: Report) -> None:
-        """What became of a batch is told to those who asked to know, and logged where none did. For any thread."""
+        """Report the fate of a batch to its callbacks, and log a failure that none hears of. For any thread."""
         if report.error is not None:
             self._unheard.failed(report)
             self.wake()  # for the line about the ones that follow

@@ -1,4 +1,4 @@
-"""What `Producer` and `AsyncProducer` have in common: neither waits here, nor calls back."""
+"""The common part of `Producer` and `AsyncProducer`: nothing here waits or calls back."""
 
 import os
 import weakref
@@ -42,7 +42,7 @@ class Face:
 
     @property
     def saving(self) -> "Saving":
-        """What a commit with this producer asks."""
+        """The state that a commit with this producer saves."""
         return self._engine.saving
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class Face:
     # --- for the two
 
     def _record(self, topic: Any, *given: Any) -> Held:
-        """What `produce` was given, if it can be sent at all."""
+        """The record that `produce` was given, checked."""
         self._check_usable()
         record = as_record(*given)
         if record.size_bytes > self._most_bytes:

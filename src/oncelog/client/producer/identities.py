@@ -1,4 +1,5 @@
-"""Who the producer is: leases where the server grants them, Kafka's producer ids elsewhere; and how far it got."""
+"""The identity of a producer: leases where the server grants them, Kafka's producer ids elsewhere; and how far it
+got."""
 
 from collections.abc import Callable
 from math import inf

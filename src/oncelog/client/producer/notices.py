@@ -1,4 +1,4 @@
-"""How often an application hears the same thing: an outage tries a hundred times and loses a thousand records."""
+"""A limit on hearing the same thing again: an outage tries a hundred times and loses a thousand records."""
 
 import logging
 import threading

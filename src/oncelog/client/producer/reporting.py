@@ -1,4 +1,4 @@
-"""What the engine's thread tells the application's: what became of records, errors of no record, statistics."""
+"""Reports from the engine's thread to the application's: the fate of records, errors of no record, statistics."""
 
 from typing import TYPE_CHECKING
 

@@ -246,7 +246,7 @@ def _why(failure: BaseException) -> KafkaError:
 
 
 def _message(said: ProducedPartition) -> str | None:
-    """Which record it was, where the broker names one."""
+    """The error message, with the number of the record in it where the broker names one."""
     if not said.record_errors:
         return said.error_message
     index, message = said.record_errors[0]

@@ -1,4 +1,4 @@
-"""What the engine knows of topics: it makes unknown ones known, and fails their records where that cannot be."""
+"""The topics that the engine knows: it makes unknown ones known, and fails their records where that cannot be."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -158,7 +158,7 @@ class Topics:
             raise why or exception_of(KafkaError.LEADER_NOT_AVAILABLE, f"topic {topic.name}")
 
     def _error(self, topic: Topic, metadata: "TopicMetadata | None") -> KafkaError | None:
-        """Why records for it can never be sent, if so. One that is just being made is unknown for a while."""
+        """The reason why records for it can never be sent, if there is one. A new topic is unknown for a while."""
         code = Code.UNKNOWN_TOPIC_OR_PART if metadata is None else metadata.error_code
         waited_ms = (monotonic_s() - topic.opened_s) * 1000
         if code == Code.UNKNOWN_TOPIC_OR_PART:

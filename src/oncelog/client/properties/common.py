@@ -1,4 +1,4 @@
-"""What every client takes: where the cluster is, how to speak to it, and how to prove who one is."""
+"""Properties of every client: the address of the cluster, how to speak to it, and how to log in."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

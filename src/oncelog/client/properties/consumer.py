@@ -1,4 +1,4 @@
-"""What a consumer takes."""
+"""Properties of a consumer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a producer takes."""
+"""Properties of a producer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What properties say to each other: what is left unset is brought to fit, and what was set and cannot fit is refused.
+"""Rules between properties: unset ones are made to fit, and set ones that cannot fit are refused.
 
 Each rule answers librdkafka's own sentence, or None. `values` has an attribute for every property and is changed in
 place; `given` has the names of those that were set.
@@ -83,7 +83,7 @@ def _group(values: Values, given: frozenset[str]) -> str | None:
 
 
 def _consumer_group(given: frozenset[str]) -> str | None:
-    """What the broker says in KIP-848, and no member."""
+    """In KIP-848 the broker decides these, and no member."""
     refusals = {
         "session.timeout.ms": " or share consumer. It is defined broker side",
         "partition.assignment.strategy": ". Use `group.remote.assignor` instead",

@@ -83,7 +83,7 @@ def _flat(given: Given) -> Iterator[tuple[str, Any]]:
 
 
 def _known(written: str, value: Any) -> Setting | None:
-    """What a name means; None where there is nothing to read."""
+    """The setting of this name; None where there is nothing to read."""
     name = ALIASES.get(written, written)
     if name in PROPERTIES:
         return PROPERTIES[name]

@@ -15,7 +15,7 @@ _COMMON: Final = declared(ClientSettings)
 
 
 def _own(settings: type[ClientSettings], role: str) -> dict[str, Setting]:
-    """What only clients of this role take."""
+    """Properties that only clients of this role take."""
     return {name: replace(each, roles=(role,)) for name, each in declared(settings).items() if name not in _COMMON}
 
 

@@ -1,4 +1,5 @@
-"""How librdkafka reads values, and its words for what it refuses: what people find by searching is right here too."""
+"""Values as librdkafka reads them, and its words for refusals: advice that people find by searching is right here,
+too."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""What an OffsetCommit says of one partition."""
+"""An OffsetCommit's entry for one partition."""
 
 from typing import NamedTuple
 

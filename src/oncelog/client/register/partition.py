@@ -53,7 +53,7 @@ class Fetched(NamedTuple):
 
 
 class Log(Protocol):
-    """What a keeper has of the cluster; the tests have a twin of it in memory."""
+    """The cluster, as a keeper sees it; the tests have a twin of it in memory."""
 
     topic: str
 
@@ -62,19 +62,19 @@ class Log(Protocol):
         """The addresses of the brokers, for the message that none of them answers."""
 
     async def partition_count(self) -> int:
-        """How many there are now; 0 where there is no such topic."""
+        """The number of partitions now; 0 where there is no such topic."""
 
     async def create(self, config: Mapping[str, str]) -> KafkaError | None:
-        """Why the topic cannot be made, if so."""
+        """Make the topic; the reason where that cannot be."""
 
     async def cleanup_policy(self) -> str | None:
         """None where it may not be asked for."""
 
     async def bounds(self) -> tuple[int, int]:
-        """Where it begins, and where it ends."""
+        """The first offset, and the end offset."""
 
     async def fetch(self, offset: int) -> Fetched:
-        """What is there from an offset on, without waiting for more. Raises OutOfRange."""
+        """The batches from an offset on, without waiting for more. Raises OutOfRange."""
 
     async def produce(self, batch: bytearray, transactional_id: str | None = None) -> int:
         """The offset of its first record, once all in-sync replicas have it."""
@@ -91,7 +91,7 @@ async def fetch_once(
     purpose: str = "",
     read_committed: bool = False,
 ) -> Any:
-    """What a Fetch of one partition answers about it; its error code is the caller's to look at."""
+    """The answer to a Fetch of one partition; the caller must look at its error code."""
 
     def build(spoken: Any) -> Any:
         partition = spoken.new(

@@ -40,7 +40,7 @@ UNKNOWN_S: Final = 3.0  # so long a broker may lag behind that does not know a t
 
 
 class RegisterKind(NamedTuple):
-    """What is the same for all registers of one plan."""
+    """The constants of all registers of one plan."""
 
     what: str  # is kept, in words: "the sink's state"
     refused: type[Exception]
@@ -95,8 +95,8 @@ class TopicKeeper(Generic[R]):
     # --- reading
 
     async def read(self, known: R | None = None, *, back: int = 0) -> R:
-        """What stands there now. `known`, which may be changed, is what was read before. `back`: how many more terms
-        are looked at, so that what lies between is known by its keys."""
+        """The register as it stands now. `known`, which may be changed, is an earlier reading. `back`: how many more
+        terms are looked at, so that what lies between is known by its keys."""
         if known is None:
             return await self._read_anew(back)
         try:

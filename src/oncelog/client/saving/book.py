@@ -1,4 +1,4 @@
-"""What a producer that is to be saved keeps account of. Pure.
+"""The accounts of a producer that is to be saved. Pure.
 
 It counts the records that the application handed over, partition by partition, and those that are surely stored. A save
 takes the first count as its boundary at once, and is complete when the second has reached it everywhere; what is
@@ -75,7 +75,7 @@ class Book:
         self._accounts[place] = _Account(partition)
 
     def partition_count(self, name: str) -> int | None:
-        """How many partitions records of the topic are spread over; None where it is not pinned."""
+        """The number of partitions that the topic's records are spread over; None where it is not pinned."""
         topic = self._topics.get(name)
         return None if topic is None else topic.partition_count
 
@@ -92,7 +92,7 @@ class Book:
                 check_topic_id(name, topic.topic_id, str(known.topic_id or ""))
 
     def keyless(self, name: str) -> KeylessCounter:
-        """What places the topic's records without a key."""
+        """The counter that places the topic's records without a key."""
         return self._topics[name].keyless
 
     @property

@@ -1,4 +1,4 @@
-"""What can be wrong with a saved producer, before anything is sent and while a replay is checked."""
+"""Errors of saved producers: before anything is sent, and while a replay is checked."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ class TopicMissing(TopicGone):
 
 
 class CannotResume(KafkaException):
-    """What the log holds and what was saved do not fit together, or the log can no longer tell. Nothing was sent."""
+    """The log and the saved value do not fit together, or the log can no longer tell. Nothing was sent."""
 
     def __init__(self, what: str, remedy: str = "") -> None:
         self.what = what
@@ -50,7 +50,7 @@ class TakenOver(KafkaException):
 
 @contextmanager
 def in_words() -> Iterator[None]:
-    """What is found of slots, as an error of the client."""
+    """Errors of `oncelog.slots`, raised as errors of the client."""
     try:
         yield
     except CannotTell as found:

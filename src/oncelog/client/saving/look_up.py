@@ -1,4 +1,4 @@
-"""How far has an identity got? What a running producer asks when answers were lost (`LookUp` of the slots). This asks
+"""How far has an identity got? A running producer asks this when answers were lost (`LookUp` of the slots). This asks
 brokers and log what `slots/standing.py` wants to know, and is told there what follows."""
 
 import asyncio

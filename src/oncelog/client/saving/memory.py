@@ -1,4 +1,4 @@
-"""What brokers remember of a producer: how far it got, and for how long they remember.
+"""The brokers' memory of a producer: how far it got, and for how long they remember it.
 
 Stock Kafka forgets a producer by its records' timestamps; an idempotent batch that is sent again later is stored again.
 The broker says for how long (`producer.id.expiration.ms`) to who may describe its configuration. Before Kafka 3.4 the
@@ -27,7 +27,7 @@ NAMES: Final = ("producer.id.expiration.ms", "transactional.id.expiration.ms")
 
 
 async def remembered_or_none(brokers: "Brokers", pids: Mapping[Place, int]) -> dict[Place, HighWater | None]:
-    """What the leaders remember of each place's pid (KIP-664); None where that is nothing, and from brokers that cannot
+    """The leaders' memory of each place's pid (KIP-664); None where they have none, and from brokers that cannot
     tell (before Kafka 2.8), so that the log is asked."""
 
     async def ask_node(node_id: int, places: list[Place]) -> Outcomes[Place]:
@@ -63,7 +63,7 @@ def _of_pid(producers: Iterable[Any], pid: int) -> HighWater | None:
 
 
 async def surely_remembered_ms(brokers: "Brokers") -> int:
-    """How long the brokers surely remember a producer."""
+    """The time for which the brokers surely remember a producer."""
     try:
         found = await ask(lambda: forgotten_after_ms(brokers, is_shared=True), Patience())
     except KafkaException:

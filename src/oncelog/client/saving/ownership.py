@@ -25,13 +25,13 @@ SAVE: Final[Subject] = ("save",)
 
 
 async def fetch_committed(brokers: "Brokers", group: str, decode: Callable[[bytes], S]) -> Committed[S]:
-    """What the group holds now: positions, producer, number of the save."""
+    """The commit that the group holds now: positions, producer, number of the save."""
     keeper = OffsetsKeeper(brokers, group, INSTANCE_ID)
     return take_out(await retry.ask(keeper.held, retry.Patience()), decode)
 
 
 class Ownership(Generic[S]):
-    """What one producer knows of the group that it is saved in."""
+    """One producer's knowledge of the group that it is saved in."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a producer has written, out of the log itself.
+"""The records of a producer, read back from the log itself.
 
 The broker may have forgotten a producer; the log has not. A partition is read from the saved offset on, a few megabytes
 at a time, up to the high watermark as it was when the reading began. Nothing above that counts: it could still vanish.
@@ -44,7 +44,7 @@ DAMAGED_S: Final = 5.0  # so long a broker says so before that is believed: anot
 async def filled(
     brokers: "Brokers", place: Place, saved: SavedPartition, up_to: int, *, any_generation: bool
 ) -> LogRead:
-    """How many slots from the due one on, by the headers of the batches from the saved offset on."""
+    """The number of filled slots from the due one on, by the headers of the batches from the saved offset on."""
     scan = SlotScan(*place, saved.last.identity, saved.last.next_sequence, any_generation)
     fetching = _Fetching(brokers, place, saved.next_offset, up_to, scan)
     async for records in fetching:

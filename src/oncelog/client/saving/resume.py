@@ -41,7 +41,7 @@ async def resume(brokers: "Brokers", saved: SavedProducer, wall_ms: int) -> Resu
 
 
 async def unchanged(brokers: "Brokers", saved: SavedProducer) -> Resumed:
-    """What `resume` is for somebody who knows that nothing was written since. The place is looked at as it is known
+    """A `resume` for a caller that knows that nothing was written since. The place is looked at as it is known
     here; brokers are asked only where it is not, or does not fit: what is known may be older than the saved value."""
     try:
         check_metadata(brokers.metadata, saved)

@@ -1,4 +1,4 @@
-"""What a saved producer says of the topics that it writes to."""
+"""The topics that a saved producer writes to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -272,7 +272,7 @@ class Saving:
             return value
 
     async def begin_commit(self) -> SavedProducer:
-        """What `save` gives. Where an identity begins with it, nothing is sent before `end_commit`."""
+        """The value that `save` gives. Where an identity begins with it, nothing is sent before `end_commit`."""
         await self._turn.acquire()
         try:
             return await self._value()

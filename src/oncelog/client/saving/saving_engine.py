@@ -1,4 +1,4 @@
-"""What a producer that is saved asks of its engine."""
+"""The engine, as a producer that is saved needs it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,1 +1,1 @@
-"""What `stats_cb` is told every `statistics.interval.ms`: librdkafka's JSON, as far as it means something here."""
+"""The statistics that `stats_cb` gets every `statistics.interval.ms`: librdkafka's JSON, as far as it applies here."""

@@ -1,4 +1,4 @@
-"""What a consumer's statistics say: its group, and how far it has come in each of its partitions."""
+"""Statistics of a consumer: its group, and how far it has come in each of its partitions."""
 
 from collections import defaultdict
 from collections.abc import Iterable

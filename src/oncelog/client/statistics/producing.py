@@ -1,4 +1,4 @@
-"""What a producer's statistics say: its queue, its identity, and each partition that it has written to."""
+"""Statistics of a producer: its queue, its identity, and each partition that it has written to."""
 
 from collections import defaultdict
 from typing import Any

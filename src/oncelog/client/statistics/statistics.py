@@ -1,4 +1,4 @@
-"""When statistics are told, and what those of every client have: who it is, its brokers, their sums."""
+"""The times of statistics, and the part that every client has: its name, its brokers, their sums."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What went to each broker and came back. Nothing is counted where nobody asked for statistics."""
+"""Counters of what went to each broker and came back. Nothing is counted where statistics are off."""
 
 from collections import Counter, deque
 from collections.abc import Sequence

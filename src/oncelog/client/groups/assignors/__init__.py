@@ -1,4 +1,4 @@
-"""How a group's leader shares partitions out among the members. Pure, and the same answer for the same question."""
+"""The sharing out of partitions among the members, by a group's leader. Pure: the same question has the same answer."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""What an assignor is asked, and what it answers."""
+"""The question to an assignor, and its answer."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,13 +34,13 @@ class Assignor(Protocol):
         """Whether members keep their partitions while they join, and give up one by one what goes elsewhere."""
 
     def userdata(self, previous: frozenset[AnyPlace], generation: int) -> bytes:
-        """What a member adds to its subscription: what it had, and in which generation."""
+        """The bytes that a member adds to its subscription: the partitions it had, and in which generation."""
 
     def assign(self, counts: Counts, members: Sequence[Candidate]) -> Shares: ...
 
 
 def subscribers_by_topic(counts: Counts, members: Iterable[Candidate]) -> dict[str, list[Candidate]]:
-    """Who wants each topic that there is, in Kafka's order; topics by name."""
+    """The members that want each existing topic, in Kafka's order; topics by name."""
     in_order = sorted(members, key=lambda member: member.order)
     found = {topic: [each for each in in_order if topic in each.subscription.topics] for topic in sorted(counts)}
     return {topic: wanting for topic, wanting in found.items() if wanting and counts[topic] > 0}

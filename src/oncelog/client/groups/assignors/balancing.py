@@ -8,7 +8,7 @@ from oncelog.slots import AnyPlace
 
 
 class Balance:
-    """Who has what while it is being worked out. Members are numbers here, in Kafka's order."""
+    """The owners of partitions while they are being worked out. Members are numbers here, in Kafka's order."""
 
     def __init__(
         self, counts: Counts, subscribers: Mapping[str, Sequence[Candidate]], members: Sequence[Candidate]

@@ -32,7 +32,7 @@ class StickyAssignor:
 
     @staticmethod
     def _claim(member: Candidate) -> Claim:
-        """What cannot be read was written by someone else's assignor of this name, and is no claim."""
+        """The claim of a member. Unreadable bytes are those of another assignor of this name, and no claim."""
         reader = Reader(member.subscription.userdata)
         try:
             partitions = reader.partitions()
@@ -84,7 +84,8 @@ def _balanced(counts: Counts, members: Sequence[Candidate], claims: Mapping[str,
 
 
 def _owners(claims: Mapping[str, Claim]) -> tuple[dict[AnyPlace, str], dict[AnyPlace, set[str]]]:
-    """Who has each partition by the newest claim, and who had it once. Two claims of one generation are nobody's."""
+    """The owner of each partition by the newest claim, and all earlier ones. Two claims of one generation cancel each
+    other."""
     newest: dict[AnyPlace, tuple[int, str | None]] = {}
     former: dict[AnyPlace, set[str]] = {}
     for member_id, (generation, partitions) in sorted(claims.items()):

@@ -24,7 +24,7 @@ RENEWED_FROM, RENEWED_SPREAD = 0.85, 0.1
 
 
 class Credentials:
-    """What a client proves with, made once for all its connections."""
+    """The proof that a client gives, made once for all its connections."""
 
     def __init__(
         self, settings: "ClientSettings", nonce: Callable[[], str] = lambda: secrets.token_urlsafe(24)
@@ -72,7 +72,7 @@ async def _again(connection: Connection, credentials: Credentials, random: Calla
 
 
 async def _prove(connection: Connection, credentials: Credentials) -> int:
-    """How long the broker believes it, in milliseconds; 0 for as long as the connection lasts."""
+    """The time for which the broker believes it, in milliseconds; 0 for as long as the connection lasts."""
     await _handshake(connection, credentials.mechanism)
     try:
         mechanism = await credentials.begin()

@@ -1,4 +1,4 @@
-"""What a SASL mechanism is to the exchange: a first message, then an answer to each challenge. No I/O."""
+"""A SASL mechanism, as the exchange sees it: a first message, then an answer to each challenge. No I/O."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""Where OAUTHBEARER's tokens come from: the application, an identity provider (OIDC), or, for tests, thin air.
+"""Sources of OAUTHBEARER's tokens: the application, an identity provider (OIDC), or, for tests, thin air.
 
 A token is used until four fifths of its life are over, as in librdkafka; then the next connection, or the next proof on
 an old one, gets a new one.
