@@ -1,4 +1,4 @@
-"""How many entries all partitions may hold together, with one bound for each kind of producers. Pure.
+"""Bounds on the entries of all partitions together, one for each kind of producers. Pure.
 
 A partition takes a place below the ceiling before it makes an entry. Where none is left, some entries give way, in
 small steps: some thousand are looked at, and each step goes on with the next partitions, so none takes long. The rule
@@ -29,7 +29,7 @@ class Leases(Protocol):
     def __len__(self) -> int: ...
 
     def epoch_begins(self, end_offset: int) -> None:
-        """What lies below this offset was written before."""
+        """Entries for offsets below this one were written before."""
         ...
 
     def ranks(self) -> Sequence[int]:
@@ -159,7 +159,7 @@ class KafkaCeiling:
 
 
 class Ceilings:
-    """What the partitions of a server have in common."""
+    """The ceilings that all partitions of a server share."""
 
     def __init__(self, most_leases: int = UNBOUNDED, most_kafka_pids: int = UNBOUNDED) -> None:
         self.leases = LeaseCeiling(most_leases)

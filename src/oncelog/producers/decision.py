@@ -1,4 +1,4 @@
-"""What a partition decides about a batch that names its producer."""
+"""The decision of a partition about a batch that names its producer."""
 
 from enum import IntEnum
 

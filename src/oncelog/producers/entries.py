@@ -33,7 +33,8 @@ ROW_BYTES = sum(array(kind).itemsize * width for kind, width in COLUMNS)
 
 
 def growth(rows: int, capacity: int) -> int:
-    """How many rows to add: by halves up to exactly the capacity, and in small steps where replay goes beyond it."""
+    """The number of rows to add: by halves up to exactly the capacity, and in small steps where replay goes beyond
+    it."""
     if rows < capacity:
         return min(max(_FIRST_ROWS, rows // 2), capacity - rows)
     return max(_FIRST_ROWS, capacity // 8)

@@ -1,4 +1,4 @@
-"""What a partition asks about leases: whether a pid that it does not know may be a new one."""
+"""The question of a partition about leases: whether a pid that it does not know may be a new one."""
 
 from typing import Protocol
 

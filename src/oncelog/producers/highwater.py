@@ -1,4 +1,4 @@
-"""Where a duplicate is refused: the proposal's rules for leased pids.
+"""The proposal's rules for leased pids: here a duplicate is refused.
 
 A partition keeps for each leased pid the generation G and the highwater mark H, the last sequence accepted from it.
 A batch carries a generation g and the sequences s ... e. `TABLE` holds every case and its answer, in the words of the
@@ -18,7 +18,7 @@ from oncelog.producers.sequences import (
 
 
 class Known(NamedTuple):
-    """What a partition holds about a pid."""
+    """The entry of a pid in a partition."""
 
     generation: int  # G
     last_sequence: int  # H; NO_SEQUENCE when the pid was only fenced here so far
@@ -45,7 +45,7 @@ class Question(NamedTuple):
 
     @property
     def records_known(self) -> int | None:
-        """How many records, counted from the first, lie at or below H; None when s leaves a gap above H."""
+        """The number of records, counted from the first, at or below H; None when s leaves a gap above H."""
         assert self.known is not None
         if self.first_sequence < 0:
             return None

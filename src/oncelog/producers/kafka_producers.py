@@ -42,7 +42,7 @@ class KafkaProducers:
         return len(self._rows)
 
     def judge(self, pid: int, epoch: int, first_sequence: int, record_count: int, now: Now) -> Judgement:
-        """What becomes of a batch outside of any transaction."""
+        """The judgement on a batch outside of any transaction."""
         if self.next_row(pid, epoch, first_sequence) >= 0:
             return APPEND
         judgement = self.judge_in_transaction(pid, epoch, first_sequence, record_count, now)
@@ -56,7 +56,7 @@ class KafkaProducers:
         return (Decision.FULL, 0) if known is None and self.is_full(now) else judgement
 
     def judge_unsequenced(self, pid: int, epoch: int, now: Now) -> Decision:
-        """What becomes of a transactional batch that a coordinator writes for a producer: it has no sequences."""
+        """The decision about a transactional batch that a coordinator writes for a producer: it has no sequences."""
         row = self.row(pid)
         if row < 0:
             return Decision.FULL if self.is_full(now) else Decision.APPEND

@@ -132,7 +132,7 @@ class LeasedProducers:
         return map(self.ring.at, range(count) if count <= most else (n * count // most for n in range(most)))
 
     def lease_left_ms(self, row: int, now: Now) -> int:
-        """What is left of a lease, by the arrival of its first message here; 0 for an entry that has outlived its
+        """The rest of a lease, by the arrival of its first message here; 0 for an entry that has outlived its
         lease."""
         return max(0, self.entries.seen_ms[row] + self.lifetime_ms - now.monotonic_ms)
 

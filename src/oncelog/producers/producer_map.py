@@ -95,7 +95,7 @@ class ProducerMap:
         return decision in (Decision.DUPLICATE, Decision.DUPLICATE_FORGOTTEN)
 
     def overlap(self, pid: int, generation: int, first_sequence: int, record_count: int, now: Now) -> int:
-        """How many records are there already of a batch that is to be trimmed; 0 for any other."""
+        """The number of records that are there already, of a batch that is to be trimmed; 0 for any other."""
         if self.run.goes_on(pid, generation, first_sequence):
             return 0
         decision, detail = self._judgement(pid, generation, first_sequence, record_count, now)
@@ -168,7 +168,7 @@ class ProducerMap:
         return judgement
 
     def judge_unsequenced(self, pid: int, epoch: int, now: Now) -> Decision:
-        """What becomes of a batch that a coordinator writes for a transaction: it has no sequences."""
+        """The decision about a batch that a coordinator writes for a transaction: it has no sequences."""
         self.run.pass_on()
         return self._kafka.judge_unsequenced(pid, epoch, now)
 
@@ -276,7 +276,7 @@ class ProducerMap:
 
     @property
     def lease_capacity(self) -> int:
-        """How many leased producers there is room for."""
+        """The number of leased producers that there is room for."""
         return self.leased.capacity
 
     @property
@@ -326,7 +326,7 @@ class ProducerMap:
         self.leased.blind_ms = None if tables.blind_ms is None else tables.blind_ms + aged_ms
 
     def size_bytes(self) -> int:
-        """What the columns and the ring take; a dictionary entry of about 150 bytes a Kafka pid comes on top."""
+        """The bytes of the columns and the ring; a dictionary entry of about 150 bytes a Kafka pid comes on top."""
         return self.leased.entries.size_bytes() + self.leased.ring.size_bytes() + self._kafka.entries.size_bytes()
 
     def _count(self, decision: Decision) -> None:

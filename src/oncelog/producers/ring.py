@@ -78,7 +78,7 @@ class Ring:
         return self._pids[start:] + self._pids[: end - size], self._rows[start:] + self._rows[: end - size]
 
     def put_back(self, pids: "array[int]", rows: "array[int]") -> None:
-        """What `places` told, in the place of all that is here."""
+        """Replace the whole content by what `places` returned."""
         self._pids, self._rows = pids, rows
         self._start, self._count = 0, len(pids)
         self._newest = pids[-1] if pids else 0
@@ -103,7 +103,7 @@ class Ring:
         return newest + (pid - newest + _HALF) % PIDS - _HALF
 
     def _position(self, unrolled: int) -> int:
-        """How many entries are older than this pid."""
+        """The number of entries that are older than this pid."""
         pids, start = self._pids, self._start
         size = len(pids)
         end = start + self._count

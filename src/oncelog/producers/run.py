@@ -23,7 +23,7 @@ class Kind(Protocol):
 
 
 class Run:
-    """Whose run it is, what comes next, and the batches that are not yet in the entry.
+    """The run of a producer: its next sequence, and the batches that are not yet in the entry.
 
     `ProducerMap.accept_next` compares and appends, and so does the log's `stage`: a call costs as much as all that it
     does. The same object for as long as the map is there, for every producer's run.

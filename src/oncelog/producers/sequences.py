@@ -19,12 +19,12 @@ def sequence_after(sequence: int, records: int = 1) -> int:
 
 
 def records_behind(last_sequence: int, first_sequence: int) -> int:
-    """How far `first_sequence` lies behind the one that is due next, going round the circle: 0 when it is the next."""
+    """The distance of `first_sequence` behind the sequence that is due, round the circle: 0 when it is the due one."""
     return (last_sequence + 1 - first_sequence) & SEQUENCE_MASK
 
 
 def generations_ahead(stored: int, generation: int) -> int:
-    """How far `generation` lies ahead of the stored one, going round the circle."""
+    """The distance of `generation` ahead of the stored one, going round the circle."""
     return (generation - stored) % GENERATIONS
 
 

@@ -83,7 +83,7 @@ class Transactions:
         return next(iter(self.open.values()), None)
 
     def kept(self) -> Kept:
-        """What a snapshot holds of them. What has ended by then, a reader may see as ended."""
+        """The transactions that a snapshot holds. A reader may see all others as ended."""
         return tuple(self.open.items()), tuple(self.coordinators.items())
 
     def put_back(self, kept: Kept) -> None:

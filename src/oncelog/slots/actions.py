@@ -1,7 +1,7 @@
-"""What is done when something happens to a partition: small functions, one for each entry of the table.
+"""The actions of a partition: small functions, one for each entry of the table.
 
-Each is told the partition, the time, and what the event is about. Where it finds that something else has happened by
-what it did, it returns that event, and the table says what follows. None of them sets the partition's state.
+Each is told the partition, the time, and what the event is about. Where its work leads to another
+event, it returns that one, and the table says what follows. None of them sets the partition's state.
 
 Sending again in the same slots is always safe, whatever may still be under way: a slot is filled once. Three things end
 that: a batch in the middle is given up, the broker disagrees about the sequence, or the lease ends. Then what remains
@@ -92,7 +92,7 @@ def doubt(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) 
 
 
 def lose(partition: Partition, now_ms: int, batch: Batch, answer: BatchAnswer) -> None:
-    """What was sent may be stored, or come to be stored even now."""
+    """A batch that was sent may be stored, or come to be stored even now."""
     partition.lost_at_ms = now_ms
     _ask_before_the_next(partition)
     doubt(partition, now_ms, batch, answer)
@@ -210,7 +210,7 @@ def _settled_at_ms(partition: Partition) -> int:
 
 
 def take_note(partition: Partition, now_ms: int, found: Found) -> Event:
-    """What the log holds of the identity."""
+    """Take in what the log holds of the identity."""
     tenure = partition.tenure
     assert tenure is not None
     partition.is_late = False

@@ -1,4 +1,4 @@
-"""What arrives for one partition, as events of the table: answers, losses, times, its user's words."""
+"""Arrivals for one partition, as events of the table: answers, losses, times, requests of its user."""
 
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.slots.actions import SLOT_LOST

@@ -1,4 +1,4 @@
-"""When two records are the same, and the words for where they are not. The one definition, for all that compare.
+"""The equality of two records, and the words for their differences. The one definition, for all that compare.
 
 A replay is only safe while it brings the records that stand in its slots already. What came is held against what
 stands: key, value, headers, and the timestamp where both sides have one of their own. Whole columns are compared by
@@ -15,7 +15,7 @@ Headers = Sequence[tuple[str | bytes, bytes | str | None]]
 
 
 class Content(NamedTuple):
-    """What of a record is compared."""
+    """The parts of a record that are compared."""
 
     key: bytes | None
     value: bytes | None
@@ -24,7 +24,7 @@ class Content(NamedTuple):
 
 
 def difference(came: Content, stands: Content) -> str | None:
-    """Where a record that came differs from the one that stands there, in words."""
+    """The difference between a record that came and the one that stands there, in words; None where there is none."""
     if came.key != stands.key:
         return f"the key is {_shown(came.key)} where {_shown(stands.key)} stands"
     if came.value != stands.value:

@@ -1,4 +1,4 @@
-"""What all partitions of one Sender have in common."""
+"""The part that all partitions of one Sender share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from oncelog.slots.messages import Action, Failed
 
 @dataclass(slots=True)
 class Counters:
-    """What has happened since the start, for statistics and tests."""
+    """Counts since the start, for statistics and tests."""
 
     requests: int = 0
     batches_sent: int = 0

@@ -1,8 +1,8 @@
-"""What slots can be found to be: not to be told any more, or filled with something else."""
+"""Errors about slots: their content cannot be told any more, or they are filled with something else."""
 
 
 class CannotTell(Exception):
-    """What the log holds and what was saved do not fit together, or the log can no longer tell."""
+    """The log and the saved value do not fit together, or the log can no longer tell."""
 
     def __init__(self, what: str, remedy: str = "") -> None:
         self.what, self.remedy = what, remedy
@@ -10,4 +10,4 @@ class CannotTell(Exception):
 
 
 class Differs(Exception):
-    """What came is something else than what stands in its slot already. Nothing more may be written."""
+    """A record is another than the one that stands in its slot already. Nothing more may be written."""

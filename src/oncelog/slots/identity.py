@@ -21,7 +21,7 @@ AnyPlace = tuple[str, int]  # a Place, or what is equal to one
 
 
 class Identity(NamedTuple):
-    """Who writes: the proposal's pid and generation, Kafka's producer id and epoch."""
+    """The name of a writer: the proposal's pid and generation, Kafka's producer id and epoch."""
 
     pid: int
     generation: int
@@ -32,7 +32,7 @@ NOBODY: Final = Identity(-1, -1)
 
 
 class HighWater(NamedTuple):
-    """What a broker remembers of a producer in one partition."""
+    """The last batch of a producer that a broker remembers in one partition."""
 
     generation: int
     last_sequence: int

@@ -1,4 +1,4 @@
-"""When a lease ends. Pure.
+"""The end of a lease. Pure.
 
 One convention: an identity carries its end in wall-clock milliseconds (`Identity.expires_at_ms`), wherever it is kept,
 saved or passed on, because other processes read it. The machine counts on a clock that never jumps, and turns the end

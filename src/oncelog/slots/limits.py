@@ -1,4 +1,4 @@
-"""What the settings allow the Sender."""
+"""The limits that the settings give the Sender."""
 
 from dataclasses import dataclass
 
@@ -28,11 +28,11 @@ class SenderLimits:
 
     @property
     def patience_ms(self) -> int:
-        """How long a batch may take from its first record to its report."""
+        """The time that a batch may take from its first record to its report."""
         return self.delivery_timeout_ms or FOREVER_MS
 
 
 def remembered_ms(forget_after_ms: int, settle_ms: int = SETTLE_MS) -> int:
-    """How long a broker is relied upon to remember a producer: what is sent now may arrive as late as
+    """The time for which a broker surely remembers a producer: a batch that is sent now may arrive as late as
     `settle_ms` from now, and must still be remembered then; and its clock is another one."""
     return forget_after_ms - max(forget_after_ms // 24, min(settle_ms, forget_after_ms // 2))

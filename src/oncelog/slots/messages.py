@@ -1,4 +1,4 @@
-"""What the Sender asks of its engine, and what the engine says to it."""
+"""The requests of the Sender to its engine, and the engine's answers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class NeedMetadata(NamedTuple):
 
 
 class PartitionStatistics(NamedTuple):
-    """How one partition stands, for statistics."""
+    """The state of one partition, for statistics."""
 
     waiting_records: int = 0
     waiting_bytes: int = 0
@@ -79,7 +79,7 @@ Action = Produce | NeedIdentity | NeedMetadata | LookUp | Delivered | Failed
 
 
 class BatchAnswer(NamedTuple):
-    """What a Produce response says of one partition."""
+    """The part of a Produce response about one partition."""
 
     topic: str
     partition: int
@@ -98,7 +98,7 @@ class StoredSpan(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a LookUp brought to light."""
+    """The answer to a LookUp."""
 
     last_sequence: int  # H, -1 when nothing of the identity is stored
     generation: int  # the identity's own, or the one that the fence raised it to, which is ours from now on
@@ -106,7 +106,7 @@ class Found(NamedTuple):
 
 
 class Boundary(NamedTuple):
-    """What is surely stored of one partition, for saving: the next record gets this sequence under this identity."""
+    """The records of one partition that are surely stored, for saving: the next one gets this sequence and identity."""
 
     identity: Identity
     next_sequence: int

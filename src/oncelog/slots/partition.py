@@ -1,4 +1,4 @@
-"""What is known of one partition's batches, from the moment they are added until they are reported.
+"""The batches of one partition, from the moment they are added until they are reported.
 
 `open` holds, in order, the batches that have been sent and are not done with; `waiting` those that never were, or whose
 stamp was taken back. While the state is SENDING the batches in flight are the first of `open`: whatever fails lets all

@@ -1,4 +1,4 @@
-"""What a resume and a look-up ask of brokers and logs, what an answer can say, and how they end. Their tables, in
+"""The questions of a resume and a look-up to brokers and logs, the possible answers, and the ends. Their tables, in
 `resuming.py` and `standing.py`, say what follows from what."""
 
 from enum import Enum

@@ -41,7 +41,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What a record says."""
+    """The fact in a record."""
 
     content: Any
     nonce: object = None  # two writers never have the same
@@ -51,11 +51,11 @@ class Fact:
 
 
 class Gap(Exception):
-    """What closed the open term is not there any more: what was read before is out of date."""
+    """The record that closed the open term is gone: everything read before is out of date."""
 
 
 class Outcome(Enum):
-    """What became of a fact that somebody wants to count, or has appended."""
+    """The outcome for a fact that a writer wants to count, or has appended."""
 
     OPEN = "open"  # nothing is decided, so far
     OWN = "own"
@@ -64,7 +64,7 @@ class Outcome(Enum):
 
 
 class Register:
-    """What the records that were read so far come to. As it is, it has no records of its own: its facts are given to it
+    """The state that the records read so far give. As it is, it has no records of its own: its facts are given to it
     one by one."""
 
     def __init__(self, next_offset: int = 0) -> None:
@@ -82,7 +82,7 @@ class Register:
         return False
 
     def fact_of(self, record: Record) -> Fact | None:
-        """What a record of the plan's says; None for a kind that no question is about. Raises where it is damaged."""
+        """The fact in a record of the plan; None for a kind that no question is about. Raises where it is damaged."""
         return None
 
     def counted(self, fact: Fact, won: Sequence[Subject], offset: int) -> None:
@@ -101,7 +101,7 @@ class Register:
 
     @classmethod
     def start_of(cls, tail: Sequence[Record], back: int = 0) -> int | None:
-        """Where reading must begin for a reader that has these records of the log's end; None where they do not say.
+        """The offset that reading must begin at, by these records of the log's end; None where they do not tell it.
         `back`: how many terms earlier. Where a plan does not say otherwise, the whole log is read."""
         return 0
 
@@ -151,7 +151,7 @@ class Register:
         return fact.term is None or fact.term == self.term
 
     def fact(self, subject: Subject, term: int | None = None) -> Fact | None:
-        """What counts."""
+        """The fact that counts."""
         if term is None:
             return self.lasting.get(subject)
         if self.term is None or term not in (self.term, self.term - 1):
@@ -159,7 +159,7 @@ class Register:
         return (self.open if term == self.term else self.closed).get(subject)
 
     def outcome(self, subject: Subject, nonce: object, term: int | None = None) -> Outcome:
-        """What came of a fact with this nonce."""
+        """The outcome for a fact with this nonce."""
         found = self.fact(subject, term)
         if found is not None:
             return Outcome.OWN if found.nonce == nonce else Outcome.OTHERS
@@ -168,7 +168,7 @@ class Register:
 
 
 class ReadingBack:
-    """How the end of a log is read back to where a reader must begin: more of it and more, while that is not known."""
+    """Reading a log's end back to the offset that a reader must begin at: more and more of it, until that is known."""
 
     def __init__(
         self, start_of: Callable[[Sequence[Record], int], int | None], first: int, end: int, back: int = 0

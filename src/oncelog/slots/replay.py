@@ -1,4 +1,4 @@
-"""What a replay must be equal to.
+"""The records that a replay must be equal to.
 
 A resumed application produces again what it produced before, and the first n outputs of each partition stand in the log
 already. They are dropped, not sent, but each is compared with what stands in its slot: only while a replay yields the

@@ -1,4 +1,4 @@
-"""Where a resume decides: go on in place, read the log first, go on under another lease, or not at all. Pure.
+"""The decision of a resume: go on in place, read the log first, go on under another lease, or not at all. Pure.
 
 A saved producer says of a partition that all slots before the due one are filled. How many were filled since is asked
 for, question by question: `TABLE` has, for each question, what the answer may say and what follows. The engine
@@ -63,7 +63,7 @@ TABLE: Final[Mapping[Ask, Mapping[Says, Ask | End]]] = {
 
 
 class LogRead(NamedTuple):
-    """What the log has of the slots from the due one on, in its order."""
+    """The slots that the log has from the due one on, in its order."""
 
     records: int
     end_offset: int  # up to where it was read
@@ -147,7 +147,8 @@ class Resuming:
         return Says.LEASE_OVER if ends_by(last.identity, self._wall_ms) else _level_or_ahead(filled)
 
     def resumed(self, fresh: Identity | None = None) -> SavedPartition:
-        """What is to be gone on from, and saved as long as nothing of the replay has come. `fresh`: the other lease."""
+        """The value to go on from, and to save as long as no record of the replay has come. `fresh`: the other
+        lease."""
         spans = closed(self.saved.spans, self._identity, self._filled)
         if self.asks is End.ANOTHER_LEASE:
             assert fresh is not None
@@ -171,7 +172,7 @@ def check_end(place: Place, saved: SavedPartition, end_offset: int) -> None:
 
 
 def memory_says(span: Span, known: HighWater | None, remembered_since_ms: int) -> Says:
-    """What a broker's memory says of the slots of an open span. It may forget who wrote nothing since then."""
+    """The answer in a broker's memory about an open span. It may forget a producer that wrote nothing since then."""
     if known is None:
         return Says.UNKNOWN
     if known.generation != span.identity.generation:

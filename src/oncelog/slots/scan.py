@@ -55,7 +55,7 @@ class SlotScan:
         return self._place
 
     def batches(self, buffer: Buffer, up_to: int) -> list[Filled]:
-        """What `count` does, with the batches; also those that stand twice."""
+        """As `count`, with the batches; also those that stand twice."""
         found = []
         for _, header, known in self._own(buffer, up_to):
             found.append(Filled(header.base_offset, header.last_offset, self.records - known))
@@ -76,11 +76,12 @@ class SlotScan:
             raise self._gone
 
     def cut(self) -> None:
-        """What would come next is gone by retention. The next batch begins at any slot, and none is missing behind."""
+        """Retention has taken the records that would come next. The next batch begins at any slot, and none is missing
+        behind."""
         self._is_cut = True
 
     def slots(self, buffer: Buffer, up_to: int) -> tuple[list[Slot], int]:
-        """What `count` does, with the records themselves."""
+        """As `count`, with the records themselves."""
         found: list[Slot] = []
         for at, header, known in self._own(buffer, up_to):
             if known <= header.last_offset_delta:

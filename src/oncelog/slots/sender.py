@@ -251,7 +251,7 @@ class Sender:
         )
 
     def boundary(self, place: Place) -> Boundary | None:
-        """What is surely stored, where nothing is open. A pinned partition changes its lease here."""
+        """The boundary of the stored records, where no batch is open. A pinned partition changes its lease here."""
         partition = self._partitions.get(place)
         if partition is None or not partition.is_idle or partition.state is not SENDING:
             return None

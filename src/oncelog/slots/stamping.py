@@ -1,4 +1,4 @@
-"""Where a batch's sequence is chosen, and the only place where one is.
+"""The one place where a batch's sequence is chosen.
 
 A batch that was never sent gets the next slot of its partition's tenure (`_stamp_first`). One that was sent keeps its
 slot for as long as it may be stored there. Only what provably is not stored is stamped anew (`stamp_anew`), and only
@@ -117,7 +117,7 @@ def stamp_anew(partition: Partition, tenure: Tenure, now_ms: int, *, keeps_ident
 
 
 def go_on_behind(partition: Partition, tenure: Tenure) -> None:
-    """What is open keeps its slots; the next record gets the one behind it, or behind what is surely stored."""
+    """Open batches keep their slots; the next record gets the slot behind them, or behind the last acknowledged one."""
     tenure.next_sequence = partition.open[-1].end_sequence if partition.open else tenure.acknowledged
 
 

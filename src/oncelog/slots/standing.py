@@ -1,4 +1,4 @@
-"""Where it is decided that a record stands in the log already.
+"""The one place where it is decided that a record stands in the log already.
 
 A slot is filled when it is not beyond H, the last slot of its identity that the log or the broker has. So everything
 here is arithmetic on sequences: how many slots were filled since one (`filled_since`), whether a batch fills slots that
@@ -69,7 +69,7 @@ class SpansRead(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """How far a leader's log was replicated, some time after it ended there."""
+    """The replication of a leader's log, some time after it ended there."""
 
     end_offset: int
     high_watermark: int
@@ -129,8 +129,8 @@ class LookingUp:
         return Says.UNPLACED if self.asked.from_offset < 0 else Says.FILLED
 
     def _beyond(self, last_sequence: int) -> int:
-        """How many slots the leader knows to be filled behind the last one that was read, or else behind what is known
-        to be done. Where nobody says what is done, nothing can be told."""
+        """The number of slots that the leader knows to be filled behind the last one that was read, or else behind
+        those known to be done. Where neither is known, 0."""
         is_told = last_sequence != NO_SEQUENCE or self.asked.acknowledged >= 0
         if self._known is None or not is_told:
             return 0
@@ -143,8 +143,8 @@ class LookingUp:
 
 
 def filled_since(last_sequence: int, next_sequence: int) -> int | None:
-    """How many slots from `next_sequence` on are filled where the last one is `last_sequence`; None where that lies
-    before `next_sequence`, so that something which was filled is not any more."""
+    """The number of filled slots from `next_sequence` on, where the last one is `last_sequence`; None where that lies
+    before `next_sequence`, so that a slot which was filled is not any more."""
     ahead = records_behind(last_sequence, next_sequence)
     return ahead if ahead < SEQUENCE_WINDOW else None
 

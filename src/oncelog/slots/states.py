@@ -1,4 +1,4 @@
-"""What a partition is doing with its open batches, and what can happen to it. `table.py` says what follows."""
+"""The states of a partition with open batches, and the events that can happen to it. `table.py` says what follows."""
 
 from enum import IntEnum
 

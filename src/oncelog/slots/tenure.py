@@ -1,4 +1,4 @@
-"""How far one identity has written to one partition."""
+"""The progress of one identity in one partition."""
 
 from typing import Final
 

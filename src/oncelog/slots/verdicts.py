@@ -1,4 +1,4 @@
-"""What a broker's answer to one batch means: is it stored, may it be sent again, may it be in the log all the same?
+"""The meaning of a broker's answer to one batch: is it stored, may it be sent again, may it be in the log all the same?
 
 Kafka sorts errors into retriable and final. A sender that must never guess asks a second question: may the attempt have
 been appended? With acks=all a broker appends first and waits then, so nothing that it can say while it waits proves

@@ -39,7 +39,7 @@ class _Exported:
             ) from missing
 
     def __set__(self, module: object, value: object) -> None:
-        """What an import of a module does to its package."""
+        """An import of a module sets its name on the package: it is left unset."""
 
 
 class _Spark(ModuleType):

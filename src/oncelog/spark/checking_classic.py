@@ -24,7 +24,7 @@ def _operator(plan: Any) -> Operator:
 
 
 def _facts(kind: str, plan: Any) -> dict[str, str]:
-    """What the judgement needs of a few operators."""
+    """The facts about a few operators that the judgement needs."""
     if kind == "Repartition":
         return {"shuffle": _truth(plan.shuffle())}
     if kind == "Sort":

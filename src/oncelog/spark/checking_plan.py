@@ -134,7 +134,7 @@ _EXPRESSIONS: Final = {
 
 
 def reasons(plan: Operator, *, functions_repeat: bool = False) -> tuple[Reason, ...]:
-    """What in this plan is not known to repeat, each named once, from the output down."""
+    """The operators of this plan that are not known to repeat, each named once, from the output down."""
     return tuple(dict.fromkeys(_of_operator(plan, plan.is_streaming, functions_repeat)))
 
 

@@ -72,7 +72,7 @@ def _text(name: str, value: object) -> str:
 
 
 def set_by_user(environ: Mapping[str, str], spark_home: Path) -> dict[str, str]:
-    """What stands in spark-defaults.conf, PYSPARK_SUBMIT_ARGS and variables, for a JVM that is yet to be started."""
+    """The settings of spark-defaults.conf, PYSPARK_SUBMIT_ARGS and variables, for a JVM that is yet to be started."""
     arguments = _submit_arguments(environ)
     file = Path(arguments.pop(_FILE, conf_folder(environ, spark_home) / "spark-defaults.conf"))
     lines = file.read_text(errors="replace").splitlines() if file.is_file() else []
@@ -123,7 +123,7 @@ def is_local(known: Mapping[str, str]) -> bool:
 
 
 def defaults(known: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """What a session gets where nobody said anything.
+    """The settings of a session where the user gave none.
 
     Without a master Spark runs in this process' JVM on all cores, for nobody but this process: nothing of it listens
     beyond the loopback address, where firewalls, VPNs and odd host names have no say, and there is no web page, which

@@ -160,7 +160,7 @@ class _Server:
         self._poll.register(listener, select.POLLIN)
 
     def serve(self, wait_ms: int) -> bool:
-        """What is waiting, or comes within this time. False when the driver has ended."""
+        """Serve what is waiting, or comes within this time. False when the driver has ended."""
         for descriptor, _ in self._poll.poll(wait_ms):
             if descriptor == 0:
                 return False
@@ -298,7 +298,7 @@ def main(listening: int) -> None:
 
 
 def mind_forks() -> None:
-    """What each new process does first, those that a daemon forks included."""
+    """Set up the first steps of each new process, also of those that a daemon forks."""
     os.register_at_fork(after_in_child=_reseed)
     os.register_at_fork(after_in_child=end_quietly)
 

@@ -28,7 +28,7 @@ def end_quietly() -> None:
 
 
 class _Tracebacks:
-    """What the daemon writes its workers' last words with."""
+    """The daemon's `traceback`, which prints its workers' last words."""
 
     format_exc = staticmethod(traceback.format_exc)
 

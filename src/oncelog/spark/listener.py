@@ -1,4 +1,4 @@
-"""What Spark says of streaming queries, passed on: to the screen, and at a query's end to the source's group.
+"""Spark's reports of streaming queries, passed on: to the screen, and at a query's end to the source's group.
 
 PySpark's own listener copies every number of a batch's report by a call of its own into the JVM: 50 ms of this process
 a batch and more, measured. The same report as JSON is one call, so this listener speaks Spark's Java interface itself.
@@ -22,7 +22,7 @@ _INTERFACE: Final = "org.apache.spark.sql.streaming.PythonStreamingQueryListener
 
 
 class Report:
-    """What happens to queries, by their run: a progress as Spark's JSON, or an end with its error."""
+    """News of queries, by their run: a progress as Spark's JSON, or an end with its error."""
 
     def __init__(self, screen: Screen, at_end: Callable[[Mapping[str, Any]], None]) -> None:
         self._screen = screen

@@ -1,4 +1,4 @@
-"""Who takes the options of the format `oncelog`, and what is said of a value that cannot be meant."""
+"""The options of the format `oncelog`: which sides take them, and the errors for wrong values."""
 
 from typing import Any, Final
 

@@ -173,7 +173,7 @@ def _check_limits(values: Mapping[str, Any]) -> None:
 
 
 def _check_bounds(start: Bound, end: Bound) -> None:
-    """What a batch cannot begin or end with."""
+    """Refuse bounds that a batch cannot begin or end with."""
     if start == FROM_LATEST:
         raise BadOption("starting offset can't be latest for batch queries on Kafka")
     if end == FROM_EARLIEST:

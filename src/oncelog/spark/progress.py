@@ -1,4 +1,4 @@
-"""What a person is told while Spark works: lines and bars out of counts. No Spark, no clock, no terminal in here."""
+"""Lines and bars for a person who waits for Spark, made of counts. No Spark, no clock, no terminal in here."""
 
 import json
 import re
@@ -67,7 +67,7 @@ def batch_of(progress: Mapping[str, Any]) -> Batch:
 
 
 def records_behind(source: Mapping[str, Any]) -> int | None:
-    """How many records the topics had, when Spark last asked, beyond the batch's end; None for sources without offsets
+    """The number of records beyond the batch's end, when Spark last asked; None for sources without offsets
     by topic and partition."""
     end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
     if end is None or latest is None:

@@ -11,7 +11,7 @@ def most_letters(prefix: str) -> int:
 
 
 def unfit_name(name: str, prefix: str) -> str | None:
-    """Why the name cannot stand behind this prefix; None where it can."""
+    """The reason why the name cannot stand behind this prefix; None where it can."""
     if name and len(name) <= most_letters(prefix) and _ALLOWED.issuperset(name):
         return None
     return (

@@ -1,4 +1,4 @@
-"""What most jobs do, so that Spark's JVM loads the classes that it takes: a write, a read, a stream.
+"""The steps of most jobs, so that Spark's JVM loads the classes that they need: a write, a read, a stream.
 
 python -m oncelog.spark.rehearsal SERVERS
 """

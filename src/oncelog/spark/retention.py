@@ -6,7 +6,7 @@ from oncelog.clock import DAY_MS
 
 
 def kept_ms(config: Callable[[str], str | None]) -> int | None:
-    """How long a topic of these configurations keeps records, by their own timestamps; None: for ever."""
+    """The time for which a topic with these configurations keeps records, by their own timestamps; None: for ever."""
     if "delete" not in (config("cleanup.policy") or "") or config("message.timestamp.type") == "LogAppendTime":
         return None
     kept = int(config("retention.ms") or -1)

@@ -54,7 +54,7 @@ class _Query:
 
 
 class _Since:
-    """How long stages have been running, which Spark's own counts do not say."""
+    """The time that stages have been running, which Spark's own counts do not say."""
 
     def __init__(self) -> None:
         self._first_seen_ms: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""What a user is shown of a failure that is put into words for him: these, without the frames of our code.
+"""Failures that are a sentence for the user: shown as that sentence, without the frames of our code.
 
 PySpark passes a failure on as Python shows it, or, where a variable says so, its words alone. The worker in which that
 happens ends with it, so there the variable may be set for it.

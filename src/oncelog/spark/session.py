@@ -198,7 +198,7 @@ def _started(said: Mapping[str, str], spark_home: Path) -> Any:
 
 
 def _warm(known: Mapping[str, str]) -> dict[str, str]:
-    """Which Python the workers are, for as long as it takes to start a session."""
+    """The Python of the workers, for as long as it takes to start a session."""
     program = warm_python() if may_be_warm(os.environ, known) else None
     return {} if program is None else dict.fromkeys(VARIABLES, str(program))
 

@@ -82,7 +82,7 @@ class Watch:
 
 
 def stages_of(context: Any) -> Callable[[], Sequence[Stage] | None]:
-    """What a SparkContext runs; None once it was stopped."""
+    """A function for the stages that a SparkContext runs now; None once it was stopped."""
 
     def look() -> Sequence[Stage] | None:
         if context._jsc is None:
@@ -128,7 +128,7 @@ def _nothing(progress: Mapping[str, Any]) -> None:
 
 
 class StagesTold:
-    """What the server says of each operation's stages; they are shown together."""
+    """The stages of each operation, as the server reports them; they are shown together."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen

@@ -1,4 +1,4 @@
-"""What Spark's Python workers do between tasks, made cheap.
+"""The work of Spark's Python workers between tasks, made cheap.
 
 After every task PySpark's daemon has Python look for garbage among all objects. What we import is some 100,000 objects
 that never become garbage: looking at them took 60 ms and more, half of the processor time of a small micro-batch, and

@@ -1,4 +1,4 @@
-"""How a cluster is reached: properties of the client, for those who read and for those who write."""
+"""A cluster and how it is reached: properties of the client, for readers and for writers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

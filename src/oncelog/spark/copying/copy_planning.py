@@ -1,4 +1,4 @@
-"""What the driver finds out before anything is copied: both topics, who has claimed the lanes, and how far they got."""
+"""The driver's questions before anything is copied: both topics, the claims of the lanes, and how far they got."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ DEFAULT_BATCH_BYTES: Final = 1_048_588  # Kafka's own max.message.bytes
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What the user wants."""
+    """The wishes of the user."""
 
     source: Cluster
     destination: Cluster
@@ -97,7 +97,7 @@ class Plan:
         )
 
     def warnings(self, job: Job) -> list[str]:
-        """What the user may not have thought of: nothing is wrong with the copy, but with what becomes of it."""
+        """Warnings: nothing is wrong with the copy itself, but some of its records will change or be removed."""
         name = job.destination_topic
         kept = self._destination.configs(name)
         found = []
@@ -121,7 +121,7 @@ class Plan:
     # --- lanes
 
     def register(self, job: Job) -> CopyRegister:
-        """How far every lane got; those without a claim are claimed now."""
+        """The register with the progress of every lane; lanes without a claim are claimed now."""
         if self._destination.find(self._log.topic) is None:
             self._log.create()
         register = self._log.read()

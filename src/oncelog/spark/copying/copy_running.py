@@ -82,7 +82,7 @@ class Copying:
         return self.summary
 
     def _one_of_many(self, say: Callable[[str], None]) -> float:
-        """How long to pause behind it."""
+        """Run one round; the pause behind it, in seconds."""
         try:
             return 0.0 if self._next_round() else IDLE_S
         except SparkGone:
@@ -170,6 +170,6 @@ def copy_topic(
 
 
 def _parallelism(spark: Any) -> int:
-    """How many tasks run side by side; of a cluster that is reached by Spark Connect nobody says it."""
+    """The tasks that run side by side; a cluster that is reached by Spark Connect does not say it."""
     context = context_of(spark)
     return MOST_TASKS if context is None else int(context.defaultParallelism)

@@ -1,4 +1,4 @@
-"""What a task is told, and what it says. Small values that Spark pickles: options and numbers, never connections."""
+"""The orders and reports of tasks. Small values that Spark pickles: options and numbers, never connections."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class SparkGone(CopyFailed):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all tasks of a copy have in common."""
+    """The part of the order that all tasks of a copy have in common."""
 
     name: str
     source: Cluster
@@ -59,7 +59,7 @@ class Task:
 
 
 class Copied(NamedTuple):
-    """What a task did for one partition."""
+    """The report of a task about one partition."""
 
     partition: int
     records: int

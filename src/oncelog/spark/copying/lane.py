@@ -1,4 +1,4 @@
-"""What a copy writes down of itself, and what it comes to when it is read back. Pure.
+"""The records that a copy keeps of itself, and the state that they give when they are read back. Pure.
 
 One lane copies one partition. A *claim* says under which producer id its slots are filled and where it began; of
 several claims to one lane the first in the log counts (`slots/register.py`). A *lane* record says how far it got and
@@ -22,7 +22,7 @@ _CLAIMS, _LANES = f"{CLAIM}/".encode(), f"{LANE}/".encode()
 
 
 class BadState(ValueError):
-    """What stands in the copy's topic is not what a copy writes."""
+    """A record in the copy's topic that no copy writes."""
 
 
 class Side(NamedTuple):
@@ -175,7 +175,7 @@ class CopyRegister(Register):
         return Fact(Note(record.key or b"", value))
 
     def belongs(self, fact: Fact) -> bool:
-        """What was written under another producer than the lane's says nothing of the lane."""
+        """Records under another producer than the lane's are not about the lane."""
         if isinstance(fact.content, Claim):
             return True
         lane = fact.content.lane

@@ -1,4 +1,4 @@
-"""How far a lane got, before anything is sent: by what is written down, what the broker remembers, and the log itself.
+"""The progress of a lane, before anything is sent: by its notes, by the broker's memory, and by the log itself.
 
 What was written since the lane's last record is read back and compared with the source, so a copy that went wrong in
 any way stops here. Records that compaction has taken on either side meanwhile cannot be compared, and are not missed:
@@ -155,7 +155,7 @@ class _Resuming:
     # --- what the log says
 
     def read_back(self, end: int) -> LogRead:
-        """What was filled since, compared with the source."""
+        """The slots that were filled since, compared with the source."""
         lane, place = self._lane, self._place
         scan = SlotScan(
             *place,
@@ -216,4 +216,4 @@ class _Resuming:
 
 
 def _ignored(words: str) -> None:
-    """What is gone cannot be compared."""
+    """Records that are gone cannot be compared."""

@@ -1,4 +1,4 @@
-"""Which record of the source fills which slot of a lane. Pure.
+"""The map from records of the source to slots of a lane. Pure.
 
 A copy is one to one, so slots (the lane's records, counted from 0) follow the source's offsets; only where offsets have
 holes they fall apart. So the map is a few stretches, each "from this slot on these offsets, one after another". One
@@ -120,7 +120,7 @@ class Mapping:
         return Mapping(tuple(kept))
 
     def with_runs(self, slot: int, runs: Sequence[tuple[int, int]], *, is_open: bool) -> "Mapping":
-        """What is known before the slot, and these runs from it on; with `is_open` the last of them goes on."""
+        """The map as it is before the slot, and these runs from it on; with `is_open` the last of them goes on."""
         kept = [Stretch(each.slot, each.offset, each.end_slot(slot) - each.slot) for each in self.stretches]
         kept = [each for each in kept if each.records > 0]
         for offset, count in runs:

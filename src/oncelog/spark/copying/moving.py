@@ -1,4 +1,4 @@
-"""What a task does: each of its partitions is resumed, and then its batches pass from one cluster to the other.
+"""The work of a task: each of its partitions is resumed, and then its batches pass from one cluster to the other.
 
 Bytes are fetched, put right in their headers and handed to a saved producer, which fills the lane's slots in order. The
 lane's record says which records those are before the first of them is sent, and now and then how far the
@@ -73,7 +73,7 @@ def _lane(register: CopyRegister, order: Order) -> Lane:
 
 
 def _properties(job: Job) -> dict[str, str]:
-    """What a copy must have wins over what the user says; a large batch is a request of its own."""
+    """The properties that a copy needs go before the user's; a large batch is a request of its own."""
     own = {"enable.idempotence": "true", "request.required.acks": "all", "partitioner": PARTITIONER}
     own["message.max.bytes"] = str(max(job.most_batch_bytes, REQUEST_BYTES))
     return {"queue.buffering.max.kbytes": UNDER_WAY_KBYTES} | dict(job.destination.writing) | own
@@ -121,7 +121,7 @@ class Notes:
         self._before[lane.partition] = key
 
     def others(self, partition: int) -> list[Lane]:
-        """What others have written of a lane, up to what this attempt wrote last, since it was looked at last."""
+        """The notes of other attempts about a lane since the last look, up to the last note of this one."""
         for note in self._register.taken():
             if note.author.partition(".")[0] != self._attempt:
                 self._others[note.lane.partition].append(note.lane)

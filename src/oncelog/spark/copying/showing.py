@@ -1,4 +1,4 @@
-"""How far a copy is, while it runs: a line that is drawn over in a terminal, one now and then in a log.
+"""The progress of a copy while it runs: a line that is drawn over in a terminal, one now and then in a log.
 
 Records are counted where they arrive, by the ends of the destination's partitions, so it does not matter who copies;
 what others write there meanwhile is counted too, though never as more than there is to copy.

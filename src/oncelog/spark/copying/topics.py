@@ -55,7 +55,7 @@ class Topic(NamedTuple):
 
 
 class Configs(NamedTuple):
-    """What is set for a topic; empty where it may not be read."""
+    """The configurations that are set for a topic; empty where they may not be read."""
 
     entries: Mapping[str, ConfigEntry]
 

@@ -260,7 +260,7 @@ def _with_remedy(failure: str) -> str:
 
 
 def slots_for(spark: Any, flow: str) -> int:
-    """How many tasks a flow may have at a time: one slot stays free for others, and for tenants that begin early."""
+    """The tasks that a flow may have at a time: one slot stays free for others, and for tenants that begin early."""
     context = context_of(spark)
     slots = 2 if context is None else int(context.defaultParallelism)
     if slots < 2:

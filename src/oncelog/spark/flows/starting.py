@@ -1,4 +1,4 @@
-"""How a flow is begun on Spark."""
+"""The start of a flow on Spark."""
 
 import copyreg
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ copyreg.pickle(type(MISSING), lambda _: "MISSING")
 
 
 def tasks_for(program: Program, spark: Any, tasks: int | None) -> int:
-    """How many at a time, of a flow that can be sent to them."""
+    """The number of tasks at a time. Raises FlowRefused where the flow cannot be sent to them."""
     if tasks is not None and tasks < 1:
         raise FlowRefused(f"flow {program.name}: tasks={tasks} holds no cell. Say 1 or more")
     try:

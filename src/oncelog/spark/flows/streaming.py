@@ -39,7 +39,7 @@ SCHEMA: Final = ", ".join(f"{name} bigint" for name in METRICS)
 
 @dataclass(frozen=True)
 class Shares:
-    """What Spark pickles and calls: for the rows of a batch, which are numbered through."""
+    """Work that Spark pickles and calls for the rows of a batch, which are numbered through."""
 
     program: Program
     properties: Mapping[str, Any] = field(repr=False)  # a password may be among them

@@ -1,4 +1,4 @@
-"""What a task of Spark does for a flow: it holds a share of the cells for a while, as any process may.
+"""The work of a Spark task for a flow: it holds a share of the cells for a while, as any process may.
 
 It reads, sends and commits by itself, so where the driver is gone it goes on until its time is over. Nothing depends
 on how it ends: Spark kills Python workers without a word, and what was not committed is done again.
@@ -49,7 +49,7 @@ class Tenant:
         return json.dumps(outcome)
 
     def hold(self, *, tells_at_once: bool = False) -> tuple[Outcome, dict[str, Any]]:
-        """What came of it, and how far each stage got meanwhile. `tells_at_once`: it leaves when one of its cells
+        """The outcome, and how far each stage got meanwhile. `tells_at_once`: it leaves when one of its cells
         cannot go on, so that the driver hears of it, and has the others held by the next one."""
         until_s = self._leaves_s()
         if self.yields_until_s:

@@ -27,7 +27,7 @@ class ArrowFiles:
         return joined(place, self.listed(folder))
 
     def listed(self, folder: str) -> tuple[SealedFile, ...]:
-        """What Spark committed; files of attempts that failed lie beside it."""
+        """The files that Spark committed; those of failed attempts lie beside them."""
         listing = os.path.join(self._storage.where(folder), tasks.LISTING)
         try:
             with open(listing, encoding="ascii") as file:
@@ -68,7 +68,7 @@ class ArrowFiles:
         yield frame.sparkSession.range(0, count, 1, count)
 
     def options(self, manifest: Manifest) -> dict[str, str]:
-        """What these tasks are told besides."""
+        """Further options for these tasks."""
         return {tasks.PLACE: self._storage.where(manifest.folder)}
 
 

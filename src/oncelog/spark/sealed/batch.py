@@ -137,7 +137,7 @@ class Sealing:
         return manifest
 
     def _check_plan(self, manifest: Manifest, planned: str) -> None:
-        """What one plan of a batch yielded is never taken for what another one would yield."""
+        """The rows of one plan of a batch are never taken for those of another plan."""
         if planned and manifest.planned and planned != manifest.planned:
             raise SealedError(
                 f"batch {manifest.batch} was sealed, and Spark has planned it anew since: an older copy of the "

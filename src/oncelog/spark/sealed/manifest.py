@@ -1,4 +1,4 @@
-"""What lies in a sealed sink's path: `query.json`, a manifest for each batch, a folder for each attempt to write one.
+"""The files in a sealed sink's path: `query.json`, a manifest for each batch, a folder for each attempt to write one.
 
 Pure: bytes and names in, bytes and names out. A manifest says which files are a batch, in which order. It is published
 once and never changed, so every run that sends the batch later sends the same rows from the same lanes.
@@ -38,7 +38,7 @@ class SealedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Whose path this is."""
+    """The owner of the path."""
 
     query: str
     sink: str
@@ -106,11 +106,11 @@ def is_foreign(name: str) -> bool:
 
 
 def outdated(names: Iterable[str], batch: int, published: Mapping[int, str]) -> list[str]:
-    """What nobody needs any more when `batch` begins, in the order in which it is to be removed.
+    """Files that are not needed any more when `batch` begins, in the order in which they are to be removed.
 
     `published` has the folder of each batch that has a manifest. A folder of this batch without one may be a living
     driver's, which is about to publish it, so it stays until there is a manifest; from then on nobody else's counts.
-    What is older than the batch before can be asked for by no driver that is not refused.
+    A driver that asks for files older than the batch before is refused in any case.
     """
     manifests, rest = [], []
     for name in sorted(names):

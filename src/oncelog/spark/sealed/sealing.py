@@ -88,7 +88,7 @@ def sealed(path: str | os.PathLike[str], topic: str | None = None, **options: An
 
 
 def _narrowed(frame: Any, columns: tuple[str, ...]) -> Any:
-    """What is not sent is not sealed either; nor are columns of nulls alone, which not every format can hold."""
+    """Columns that are not sent are not sealed; nor are columns of nulls alone, which not every format can hold."""
     kept = [
         field.name
         for field in frame.schema.fields

@@ -1,4 +1,4 @@
-"""What a sealed batch finds out about where it runs: whose frame this is, and what kind of storage its path means.
+"""The surroundings of a sealed batch: the query of its frame, and the kind of storage that its path means.
 
 In classic Spark the JVM is at hand and answers both. Under Spark Connect `foreachBatch` runs in a Python process of the
 server's, which has no JVM: there the path must be a local one.

@@ -1,4 +1,4 @@
-"""What Spark calls in tasks for a sealed batch: `FileWriter` writes a partition of the frame to a file, `FileSender`
+"""The work of tasks for a sealed batch: `FileWriter` writes a partition of the frame to a file, `FileSender`
 and `RowSender` send a file as a lane. Thin; Spark pickles them, so they hold options and numbers.
 
 The options that name the batch are the driver's own, and no user's: `writer_of` is asked before options are read.

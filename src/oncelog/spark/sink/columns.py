@@ -1,4 +1,4 @@
-"""Which columns a sink takes, and of which types: those of Spark's own Kafka sink, and `timestamp`. Looked at when the
+"""The columns that a sink takes, and their types: those of Spark's own Kafka sink, and `timestamp`. Checked when the
 query starts, before any row is there. Other columns are left alone, as Spark's sink leaves them."""
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a task or a driver is to do with a batch, given what is saved. Pure.
+"""The decision of a task or a driver about a batch, given the saved state. Pure.
 
 Spark runs a batch again whenever it does not know that it was committed, and never knows it of the last one. So a batch
 is right in two cases: it is the one after the saved one, or the saved one itself. Anything else means that checkpoint
@@ -103,7 +103,7 @@ def _out_of_step(sink: str, batch: int, saved: int) -> str:
 
 
 def difference(saved: SinkState, lane: int, rows: int, order_hash: str) -> str | None:
-    """How a lane's run of the saved batch differs from what was saved of it, if it does."""
+    """The difference between a lane's run of the saved batch and the saved one; None where there is none."""
     known = saved.lanes.get(lane)
     saved_rows, saved_hash = (0, "") if known is None or known.idle_batches else (known.rows, known.order_hash)
     if rows != saved_rows:

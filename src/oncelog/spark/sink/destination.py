@@ -1,4 +1,4 @@
-"""What lanes and drivers ask of the cluster that rows go to, beside writing rows."""
+"""Questions of lanes and drivers to the cluster that rows go to."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -72,7 +72,7 @@ class Destination:
         return only_added(lane, topic, count, ends)
 
     async def counts(self, lane: SavedProducer) -> dict[str, int]:
-        """How many partitions the topics have now to which the lane writes. Raises TopicGone where one of them is not
+        """The partition counts of the topics that the lane writes to. Raises TopicGone where one of them is not
         the one that it was."""
         metadata = await self._refreshed(lane.topics)
         check_metadata(metadata, lane)
@@ -118,7 +118,7 @@ class Destination:
         return ends
 
     async def kept_ms(self, topic: str) -> int | None:
-        """How long the topic keeps records, by their timestamps; None: for ever, or it cannot be told."""
+        """The time for which the topic keeps records, by their timestamps; None: for ever, or not known."""
         if topic not in self._kept_ms:
             resource = ConfigResource(ResourceType.TOPIC, topic)
             try:

@@ -1,4 +1,4 @@
-"""What the driver does when all tasks of a batch have ended well: it compares, and writes the batch's state down.
+"""The driver's work when all tasks of a batch have ended well: it compares, and writes the batch's state down.
 
 Until that record stands, the batch may be run again in full; from then on it is only compared. Of two drivers that save
 the same batch the first in the log has saved it, and the other one compares too.

@@ -30,7 +30,7 @@ class DueBatch:
         reached(step, sink=self.sink, batch=place.batch, lane=place.lane, attempt=place.attempt, **facts)
 
     def read(self) -> SinkRegister | None:
-        """What the topic of the sink has; None where there is no such topic."""
+        """The register in the topic of the sink; None where there is no such topic."""
         return read_on(self.connected, self.sink, batch=self.place.batch)
 
     def begin(self, found: SinkRegister | None) -> None:
@@ -52,7 +52,7 @@ class DueBatch:
         self.doing = self._decide()
 
     def check(self) -> None:
-        """What was read meanwhile may say that another driver has saved the batch."""
+        """Raises MayPass where another driver has saved the batch, as records read meanwhile may show."""
         if self._decide() is not Doing.WRITE:
             raise MayPass(
                 f"batch {self.place.batch} of sink {self.sink!r} was saved by another driver while this task ran it"

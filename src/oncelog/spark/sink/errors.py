@@ -1,4 +1,4 @@
-"""What a sink refuses. The message is for the person who runs the query: it says what differs, in numbers, and what to
+"""Refusals of a sink. The message is for the person who runs the query: it says what differs, in numbers, and what to
 do."""
 
 from typing import Final
@@ -20,7 +20,7 @@ class MayPass(SinkRefused):
 
 
 class BadState(SinkRefused):
-    """What stands in the sink's topic cannot be read as its state."""
+    """A record in the sink's topic that cannot be read as its state."""
 
 
 def refused(words: str, failure: Exception) -> SinkRefused:

@@ -26,7 +26,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LaneTask:
-    """Which task this is. `attempt` tells attempts of one task apart in messages; it decides nothing."""
+    """The name of a task. `attempt` tells attempts of one task apart in messages; it decides nothing."""
 
     query: str
     batch: int
@@ -36,7 +36,8 @@ class LaneTask:
 
 @dataclass(frozen=True, slots=True)
 class LaneMessage:
-    """What a task tells the driver: how far its lane got with this batch. It goes from process to process by pickle."""
+    """A task's message to the driver: how far its lane got with this batch. It goes from process to process by
+    pickle."""
 
     sink: str
     query: str
@@ -61,7 +62,7 @@ class LaneState:
 
 @dataclass(frozen=True, slots=True)
 class SinkClaim:
-    """Whose the sink is. The first one in the log stands for as long as the sink does."""
+    """A claim to own the sink. The first one in the log stands for as long as the sink does."""
 
     sink: str
     query: str
@@ -93,7 +94,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class SinkState:
-    """What is saved with a batch, all lanes at once."""
+    """The state that is saved with a batch, for all lanes at once."""
 
     claim: SinkClaim
     batch: int

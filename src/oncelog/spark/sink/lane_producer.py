@@ -47,7 +47,7 @@ class LaneProducer:
         self._under_way.add(self._producer.send(portion.topic, portion.rows), portion)
 
     def refused(self) -> KafkaError | None:
-        """Why a row that was sent cannot be written, with its number in the lane, where it is known which it was."""
+        """The error of a row that cannot be written, with its number in the lane where that is known."""
         return self._under_way.refused()
 
     def finish(self) -> Json:

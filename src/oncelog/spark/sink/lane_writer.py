@@ -1,4 +1,4 @@
-"""What a task does: it writes its rows as one lane, and says how far it got.
+"""The work of a task: it writes its rows as one lane, and says how far it got.
 
 The end of the input is not the end of the task's rows. When the JVM is killed, a worker may see its iterator end
 half-way as if nothing were wrong. So nothing is recorded here as done: what was sent is a true prefix of the lane's
@@ -58,7 +58,7 @@ class LaneWay(Protocol):
         """Each run of a batch must bring the same rows."""
 
     def read(self) -> SinkRegister | None:
-        """What the topic of the sink has; None where there is no such topic."""
+        """The register in the topic of the sink; None where there is no such topic."""
 
     def resume(self) -> None:
         """The task begins: what an earlier attempt of it left half-way is gone on with."""

@@ -23,7 +23,7 @@ def write_plain(options: SinkOptions, iterator: Iterable[pa.RecordBatch]) -> Non
     under_way: deque[tuple[BulkSend, Portion]] = deque()
 
     def take_answers(*, everything: bool = False) -> None:
-        """What has failed ends it at once: whatever came behind it would be written again by the next attempt."""
+        """A failed row ends the task at once: the next attempt would write all rows behind it again."""
         while under_way and (everything or under_way[0][0].done()):
             handle, portion = under_way.popleft()
             with _in_words(options, portion):
@@ -49,7 +49,7 @@ def _divided(options: SinkOptions, rows: pa.RecordBatch, first_row: int) -> list
 
 @contextmanager
 def _in_words(options: SinkOptions, portion: Portion) -> Iterator[None]:
-    """What fails inside is told with the topic, and with the row where it is one of the portion's."""
+    """A failure inside is raised with the topic, and with the row where it is one of the portion's."""
     try:
         yield
     except (KafkaException, ValueError, TypeError) as failure:

@@ -1,4 +1,4 @@
-"""Which record is the first that a replay does not bring again as it stands in the log.
+"""The first record that a replay does not bring again as it stands in the log.
 
 A saved batch that is run again is compared by numbers and hashes. Where these differ, what was written is read back and
 held against the rows, so that the message says where to look. Only then does it cost anything.

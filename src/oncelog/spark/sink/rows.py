@@ -22,7 +22,7 @@ class Portion(NamedTuple):
 
 
 def columns_of(batch: pa.RecordBatch, topic: str | None) -> tuple[str, ...]:
-    """What is written of such batches, in a fixed order; the option `topic` goes before the column."""
+    """The columns of such batches that are written, in a fixed order; the option `topic` goes before the column."""
     there = {name.lower() for name in batch.schema.names}
     return tuple(name for name in COLUMNS if name in there and not (name == "topic" and topic is not None))
 
@@ -59,7 +59,7 @@ def portions(batch: pa.RecordBatch, topic: str | None, first_row: int) -> Iterat
 
 
 def named_partitions(rows: pa.RecordBatch) -> tuple[int, bool]:
-    """How many partitions there must be for all that rows name; whether any row leaves it to the partitioner."""
+    """The number of partitions that the rows need; whether any row leaves the choice to the partitioner."""
     column = rows.column("partition") if "partition" in rows.schema.names else None
     if column is None or column.null_count == len(column):
         return 0, bool(rows.num_rows)

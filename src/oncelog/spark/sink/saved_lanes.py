@@ -1,4 +1,4 @@
-"""What becomes of a lane's saved producer: it gains topics and partitions, and its offsets move on. Pure."""
+"""The changes of a lane's saved producer: it gains topics and partitions, and its offsets move on. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -59,7 +59,7 @@ def grown(lane: SavedProducer, counts: Mapping[str, int], ends: Mapping[Place, i
 
 
 def together(lane: Sequence[SavedProducer]) -> SavedProducer:
-    """What a lane claimed piece by piece: topics, and partitions that were added to them."""
+    """The claims of a lane, put together: topics, and partitions that were added to them."""
     topics: dict[str, SavedTopic] = {}
     for each in lane:
         for name, topic in each.topics.items():

@@ -1,4 +1,4 @@
-"""What the records of a sink's topic come to, read in their order. Pure.
+"""The state that the records of a sink's topic give, read in their order. Pure.
 
 Any number of tasks and drivers append, of this run and of former ones, so a record is only an attempt. Which of them
 count is decided by the order of the log, alike for every reader:
@@ -56,19 +56,19 @@ class SinkRegister(Register):
         return self.term
 
     def lane(self, lane: int) -> LaneState | None:
-        """What the lane goes on from: as it was saved, or else as it was claimed."""
+        """The state that the lane goes on from: as it was saved, or else as it was claimed."""
         if self.state is not None and lane in self.state.lanes:
             return self.state.lanes[lane]
         claimed = self.open.get((LANE, lane))
         return None if claimed is None else LaneState(claimed.content.producer)
 
     def beginning(self, lane: int) -> SavedProducer | None:
-        """What the lane goes on from with the next batch: nothing of the batch lies below its offsets."""
+        """The producer that the lane begins the next batch with: nothing of the batch lies below its offsets."""
         known = self.lane(lane)
         return None if known is None else _moved(known.producer, self.open.get((MARK, lane)))
 
     def before_batch(self, lane: int) -> list[SavedProducer]:
-        """What the lane stood at before the batch that is saved last: as it was saved or claimed, and further
+        """The producers of the lane before the last saved batch: as it was saved or claimed, and of further
         topics."""
         known = None if self.before is None else self.before.lanes.get(lane)
         claimed = self.closed.get((LANE, lane))
@@ -83,19 +83,19 @@ class SinkRegister(Register):
         return _topics(self.open, lane)
 
     def topic_claim(self, lane: int, topic: str, first: int) -> LaneClaim | None:
-        """What the lane has claimed of a topic from partition `first` on."""
+        """The lane's claim of a topic from partition `first` on."""
         found = self.open.get((TOPIC, lane, topic, first))
         return None if found is None else found.content
 
     def partitions_of(self, lane: int, topic: str) -> int:
-        """How many the lane has of a topic; 0 where it does not know it."""
+        """The number of the topic's partitions that the lane has; 0 where it does not know the topic."""
         known = self.lane(lane)
         producers = [] if known is None else [known.producer]
         producers += [claim.producer for claim in self.further_topics(lane)]
         return max((int(each["topics"][topic]["count"]) for each in producers if topic in each["topics"]), default=0)
 
     def partition_count(self, topic: str) -> int | None:
-        """What the next batch pins for a topic that the sink knows."""
+        """The partition count that the next batch pins for a topic that the sink knows."""
         if self.state is not None and topic in self.state.topics:
             return self.state.topics[topic]
         for fact in self.open.values():
@@ -175,7 +175,7 @@ class SinkRegister(Register):
 
 
 def _fact_in(record: Record) -> Fact | None:
-    """What it says. Raises where it is not what its key says: no sink has written that."""
+    """The fact in a record. Raises where it is not the one that its key names: no sink has written that."""
     try:
         kind, content = decode(record.value or b"")
         if kind != kind_of_key(record.key):
@@ -194,7 +194,7 @@ def batch_of(fact: Fact) -> int | None:
 
 
 def fact_about(kind: str, content: Content) -> Fact:
-    """What a record of this kind says, with all about which it says it."""
+    """The fact in a record of this kind, with all subjects that it is about."""
     if isinstance(content, SinkClaim):
         return Fact(content, content.nonce, ((SINK,),), opens=content.first_batch)
     if isinstance(content, SinkState):

@@ -1,5 +1,5 @@
-"""What the driver does with a batch that is a transaction, when its task has ended well: it writes down, in the same
-transaction, that the batch is written, and commits it. Whichever of the two a reader sees, he sees both."""
+"""The driver's work on a batch that is a transaction, when its task has ended well: it writes down, in the same
+transaction, that the batch is written, and commits it. A reader who sees one of the two sees both."""
 
 import logging
 import secrets

@@ -46,14 +46,15 @@ class TransactionalLane:
         self._transaction: TransactionName | None = None
 
     def read(self) -> SinkRegister | None:
-        """What the driver has committed may show a moment later. Beginning a transaction waits for that, too."""
+        """The register of the sink. The driver's commit may show a moment later; beginning a transaction waits for
+        that."""
         place, register = self._due.place, self._due.read()
         if register is not None and place.lane == 0 and is_one_ahead(register, place.query, place.batch):
             return self._fence()
         return register
 
     def resume(self) -> None:
-        """What an earlier attempt wrote is taken back."""
+        """Nothing: beginning the transaction takes back the rows of an earlier attempt."""
 
     def expect_rows(self) -> None:
         due = self._due
@@ -93,7 +94,8 @@ class TransactionalLane:
         return None
 
     def _fence(self) -> SinkRegister | None:
-        """What another one had committed when it was fenced is seen only now."""
+        """Begin a transaction, and read again: only now is everything to be seen that a fenced attempt had
+        committed."""
         due = self._due
         self._transaction = due.connected.begin(topic_of(due.sink), transaction_timeout_ms(due.options))
         return read_on(due.connected, due.sink, batch=due.place.batch, to_end=True)

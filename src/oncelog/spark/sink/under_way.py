@@ -1,4 +1,4 @@
-"""Which row of a task failed: what was handed to a producer goes wrong later, and under a number of its own."""
+"""The row of a task that failed: a producer reports failures later, and under row numbers of its own."""
 
 import re
 from collections import deque
@@ -14,7 +14,7 @@ _ROW: Final = re.compile(r"row (\d+): (.*)", re.DOTALL)
 
 
 def in_lane(words: str, numbers: Any) -> str | None:
-    """What is said of a row of a portion, said of that row of the lane; None where it is said of no row."""
+    """The words about a row of a portion, with the row's number in the lane; None where they name no row."""
     named = _ROW.match(words)
     return None if named is None else f"row {int(numbers[int(named[1])])}: {named[2]}"
 

@@ -1,4 +1,4 @@
-"""What a Python worker keeps from one task to the next: connections, producers, what it has read of sinks.
+"""Objects that a Python worker keeps from one task to the next: connections, producers, registers of sinks.
 
 Spark uses its workers again, so the next batch's task finds them warm. Nothing that is kept is believed for what it
 says of the log: topics are read on from where they were read to, and a producer goes on as the lane that it is given.
@@ -95,7 +95,7 @@ class Cluster:
     # --- sinks
 
     def register(self, sink: str) -> SinkRegister | None:
-        """What was read of the sink's topic before, to be read on from."""
+        """The register as the sink's topic was read before, to be read on from."""
         return self._registers.get(sink)
 
     def remember(self, sink: str, register: SinkRegister) -> None:
@@ -113,7 +113,7 @@ class Cluster:
 def read_on(
     connected: Cluster, sink: str, *, batch: int | None = None, back: int = 0, to_end: bool = False
 ) -> SinkRegister | None:
-    """What stands in the sink's topic now; None where there is no such topic. `batch`: the one that is to be run.
+    """The register in the sink's topic now; None where there is no such topic. `batch`: the one that is to be run.
     `to_end`: for a caller that appends nothing before it believes it."""
     topic, known = connected.log(sink), connected.register(sink)
     if known is None and not connected.run(topic.exists()):

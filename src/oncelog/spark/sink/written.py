@@ -1,4 +1,4 @@
-"""What a task's `write` hands to the driver's `commit`: how far its lane got, or why it refused its rows.
+"""The result that a task's `write` hands to the driver's `commit`: how far its lane got, or why it refused its rows.
 
 Spark runs a task again that fails, four times by default, and prints what it failed with each time. A refusal comes out
 the same whenever the rows are the same, so the task ends well and hands it to the driver, which fails the batch once.

@@ -1,5 +1,5 @@
-"""Where reading begins and ends, as the options say it: a word, offsets or times. What that is in offsets only brokers
-know."""
+"""The bounds of reading, as the options give them: a word, offsets or times. Only brokers know them as
+offsets."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -54,7 +54,7 @@ FROM_LATEST: Final = Word(LATEST)
 
 
 def read_offsets(text: str) -> Bound:
-    """What `startingOffsets` and `endingOffsets` take."""
+    """The value of `startingOffsets` or `endingOffsets`."""
     word = text.strip().lower()
     if word == "latest":
         return FROM_LATEST
@@ -75,7 +75,7 @@ def read_times(text: str) -> Times:
 
 
 def read_partitions(text: str) -> tuple[AnyPlace, ...]:
-    """What `assign` takes."""
+    """The value of `assign`."""
     if not text.strip().startswith("{"):
         raise BadBound(f"No topicpartitions to assign as specified value for option 'assign' is '{text}'")
 

@@ -1,4 +1,4 @@
-"""What only brokers know: which partitions there are, and which offset a bound is in each."""
+"""Answers that only brokers have: the partitions that there are, and the offset of a bound in each."""
 
 import asyncio
 import re
@@ -133,7 +133,7 @@ class Planner:
             self.pause(PAUSE_S)
 
     def offsets(self, asked: Mapping[AnyPlace, int], patience: Patience | None = None) -> dict[AnyPlace, int]:
-        """What LATEST, EARLIEST or a time is in each partition; -1 where no record is of that time or later."""
+        """The offset of LATEST, EARLIEST or a time in each partition; -1 where no record is of that time or later."""
         if not asked:
             return {}
         patience = patience or self._patience

@@ -1,4 +1,4 @@
-"""What a user of the source is told when something fails: words, not numbers of a protocol."""
+"""Errors for users of the source: words, not numbers of a protocol."""
 
 import logging
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def in_words() -> Iterator[None]:
 
 
 def lost(words: str, *, is_error: bool) -> None:
-    """What `failOnDataLoss` decides."""
+    """Records are lost: an error or a warning, as `failOnDataLoss` decides."""
     if is_error:
         raise DataLost(f"{words}. {_LOST}. With `failOnDataLoss` set to false the query goes on with what is there.")
     _log.warning("%s. %s. The query goes on with what is there; `failOnDataLoss` would stop it.", words, _LOST)

@@ -63,7 +63,7 @@ class Positions:
 
 
 def from_json(found: Mapping[str, Any]) -> Positions:
-    """What a checkpoint holds may have been written by anybody."""
+    """Positions from a checkpoint, which may hold anything."""
     try:
         return _positions(found)
     except (AttributeError, TypeError, ValueError):
@@ -110,7 +110,7 @@ def _whole(offset: Any) -> int:
 
 
 def ranges(start: Positions, end: Positions) -> list[Range]:
-    """What each task of the batch between two offsets reads."""
+    """The ranges between two offsets: one for each task of the batch."""
     begin = start.at | end.starts
     whole = [
         Range(*partition, begin[partition], last, topic_id=end.topic_ids.get(partition[0], ""))

@@ -17,7 +17,7 @@ BATCH_BYTES: Final = 1 << 20
 
 
 class RangePartition(InputPartition):
-    """What one task reads. Spark pickles it."""
+    """The range that one task reads. Spark pickles it."""
 
     def __init__(self, asked: Range) -> None:
         super().__init__(asked)

@@ -47,7 +47,8 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What there is one for in Python. `latestOffset` goes by the options, unless it is told to read all."""
+        """The limit, as far as Python has classes for it. `latestOffset` goes by the options, unless it is told to read
+        all."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
