@@ -1,4 +1,4 @@
-"""Which transactions were aborted, in the file `aborted` of a partition's folder: readers of committed records ask.
+"""The aborted transactions, in the file `aborted` of a partition's folder: readers of committed records need them.
 
     head     bytes FF "OLAT" 00 00 01, the last of them the version | i64: how many entries were dropped before these
     entries  pid i64 | first offset i64 | offset of the marker i64 | CRC-32C u32 of these | 4 zero bytes
@@ -61,7 +61,7 @@ class AbortedTransactions:
 
     @property
     def total(self) -> int:
-        """How many there were in all, also those that were dropped; what a recovery point says."""
+        """The number of all that there were, dropped ones included, as a recovery point counts them."""
         return self._dropped + len(self)
 
     def total_below(self, offset: int) -> int:
@@ -113,7 +113,7 @@ class AbortedTransactions:
         del self._unwritten[len(self._unwritten) - count :]
 
     def write(self) -> None:
-        """What is not in the file yet. Where the disk refuses, it stays in memory."""
+        """Write the entries that are not in the file yet. Where the disk refuses, they stay in memory."""
         if not self._unwritten:
             return
         try:
@@ -268,7 +268,7 @@ class AbortedTransactions:
 
 
 def entries_in(data: bytes) -> tuple[int, Iterator[Aborted]]:
-    """How many entries of a file were dropped, and those in it, as far as they are whole and in order."""
+    """The number of dropped entries of a file, and the entries in it, as far as they are whole and in order."""
     if len(data) < _HEAD.size or not data.startswith(_MAGIC):
         return 0, iter(())
     return _HEAD.unpack_from(data)[1], _whole_entries(data)

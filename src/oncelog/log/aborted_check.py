@@ -27,15 +27,15 @@ class AbortedCheck:
             self._seen.add(found)
 
     def note(self, point: Snapshot | None) -> str:
-        """What is to be said where a start makes the file anew; empty where it takes it as it is: the file has as many
+        """A note that a start will make the file anew; empty where it takes the file as it is: the file has as many
         as its recovery point says."""
         known = 0 if point is None else point.aborted
         is_taken = self._dropped + len(self._below(point)) == known
         return "" if is_taken else f"{ABORTED_FILE} is missing or wrong; a start makes it anew"
 
     def damage(self, point: Snapshot | None, start_offset: int, compacted_to: int) -> str:
-        """What readers of committed records would miss, or take for committed. Those that ended before `start_offset`
-        are of no use, and before `compacted_to` they may be dropped."""
+        """Transactions that readers of committed records would miss, or take for committed. Those that ended before
+        `start_offset` are of no use, and before `compacted_to` they may be dropped."""
         stored = set(self._below(point))
         wrong = {each for each in stored - self._seen if each.marker_offset >= start_offset}
         since = max(start_offset, compacted_to)

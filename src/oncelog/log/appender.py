@@ -1,4 +1,4 @@
-"""How a partition's log is appended to.
+"""Appending to a partition's log.
 
 `stage` and `commit` are the hot path: no I/O in the first, one `writev` in the second, and no work for each record.
 Everything belongs to one thread.
@@ -340,7 +340,7 @@ class Appender:
         raise LogStorageError(f"{self._folder}: {error}") from error
 
     def _cut_tail(self, active: Segment, size_bytes: int) -> None:
-        """What a failed write left behind the end. Where it cannot be cut off, nothing may be appended behind it."""
+        """Cut off what a failed write left behind the end. Where that fails, nothing may be appended behind it."""
         try:
             active.cut_remains(size_bytes)
         except OSError as error:

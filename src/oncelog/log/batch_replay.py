@@ -1,4 +1,4 @@
-"""What a stored batch meant for its producer. Replay and replication never refuse: the log has decided already."""
+"""The effect of a stored batch on its producer. Replay and replication never refuse: the log has decided already."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -64,7 +64,7 @@ def aborted_by(pid: int, marker: Marker, marker_offset: int) -> Aborted | None:
 
 
 def aborted_of(header: BatchHeader, batch: Buffer) -> Aborted | None:
-    """What a marker says, if the batch is one."""
+    """The aborted transaction that a batch ends; None where it ends none."""
     if not header.attributes & CONTROL or header.producer_id < FIRST_KAFKA_PID:
         return None
     marker = marker_of(batch)
@@ -72,7 +72,7 @@ def aborted_of(header: BatchHeader, batch: Buffer) -> Aborted | None:
 
 
 def aborted_within(segments: Iterable[Segment], to_offset: int) -> Iterator[Aborted]:
-    """What the markers before the offset say."""
+    """The aborted transactions that the markers before the offset end."""
     for segment in segments:
         for position, header in segment.walk():
             if header.base_offset >= to_offset:

@@ -1,4 +1,4 @@
-"""How another beginning takes the place of a whole log, so that a crash at any step leaves the old log or the new one.
+"""A whole log replaced by another beginning, so that a crash at any step leaves the old log or the new one.
 
 1. What it begins with, a snapshot, is brought to the disk as `<offset>.begin`. From the moment that it is there, it
    counts.

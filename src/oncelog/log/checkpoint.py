@@ -1,4 +1,4 @@
-"""How far behind the recovery points may be: at most a limit in bytes, all partitions of a data folder together.
+"""The lag of recovery points: at most a limit in bytes, all partitions of a data folder together.
 
 After a kill only the bytes behind the recovery points are looked at, so this bound is what makes a start fast however
 large the log is. Each partition keeps its own point, in its newest snapshot; what is shared is the count.
@@ -124,7 +124,7 @@ class Checkpointer:
 
 
 class Behind:
-    """How many bytes of one log lie behind its recovery point, and are no flush's business yet."""
+    """The bytes of one log behind its recovery point that no flush has taken up yet."""
 
     def __init__(self, checkpointer: Checkpointer, size_bytes: int) -> None:
         self._checkpointer = checkpointer

@@ -1,4 +1,4 @@
-"""How far compaction has come, in the file `cleaner` of a partition's folder. Its loss costs only time.
+"""The progress of compaction, in the file `cleaner` of a partition's folder. Its loss costs only time.
 
 A wrong one would cost more: what it says was looked at is not looked at again, and transactions that were aborted
 before are forgotten. So it ends with a check sum, but in folders of earlier versions.

@@ -1,4 +1,4 @@
-"""What a cleaned segment holds: which keys are newer elsewhere, and batches with some of their records taken out."""
+"""The content of a cleaned segment: the keys that are newer elsewhere, and batches without their outdated records."""
 
 from array import array
 from bisect import bisect_left
@@ -105,7 +105,7 @@ def _digest(key: bytes) -> bytes:
 
 
 class Seen:
-    """What the segments to be cleaned have: where each live producer wrote last, where its last control batch is, and
+    """Facts about the segments to be cleaned: where each live producer wrote last, where its last control batch is, and
     which transactions were aborted.
 
     A producer's very last batch may lie behind them. A log that is cut back before that one must still know it.

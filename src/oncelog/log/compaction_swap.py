@@ -1,4 +1,4 @@
-"""How cleaned segments take the place of old ones, so that a crash at any step leaves the one or the other.
+"""Old segments replaced by cleaned ones, so that a crash at any step leaves the one or the other.
 
 1. The cleaned log and index are written beside the old ones as `<base>.log.<end>.cleaned` and brought to the disk.
 2. The index, then the log are renamed to `.swap`. From the moment that the log's swap is there, it counts.
@@ -52,7 +52,7 @@ def finish_swaps(disk: Disk, folder: str, names: list[str]) -> bool:
 
 
 def damage_of_swap(disk: Disk, folder: str, swap: Swap) -> str:
-    """Why it is not what compaction wrote, and what to do; empty where it ends as its index says."""
+    """The reason why it is not what compaction wrote, and what to do; empty where it ends as its index says."""
     path = f"{folder}/{swap.name}"
     index = cleaned_path(index_path(folder, swap.base_offset), swap.end_offset, SWAP)
     if not disk.exists(index):

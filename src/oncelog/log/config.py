@@ -1,4 +1,4 @@
-"""What can be set for one partition's log. Replaceable at run time: `PartitionLog.configure(changed)`."""
+"""The settings of one partition's log. Replaceable at run time: `PartitionLog.configure(changed)`."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,7 +17,7 @@ class TimestampType(StrEnum):
 
 
 class Flush(StrEnum):
-    """What waits until the disk has what was appended."""
+    """The one that waits until the disk has what was appended."""
 
     OS = "os"  # nobody: the operating system writes when it likes, as in Kafka
     INTERVAL = "interval"  # nobody, but the server flushes every oncelog.flush.interval.ms

@@ -1,4 +1,4 @@
-"""What is known of a log that was copied: all of it is on the disk, so none of it can be a torn write later."""
+"""Facts about a log that was copied: all of it is on the disk, so none of it can be a torn write later."""
 
 from oncelog.log import snapshots
 from oncelog.log.disk import Disk
@@ -25,7 +25,7 @@ def note_copied(disk: Disk, folder: str, *, stayed_up: bool) -> None:
 
 
 def _whole_end(disk: Disk, folder: str, bases: list[int]) -> tuple[Written, bool]:
-    """Where the batches behind the recovery point end, and whether the files do, too."""
+    """The end of the batches behind the recovery point, and whether the files end there, too."""
     point = next((each.point for each in snapshots.newest_first(disk, folder)), None)
     end, position = Written(0), 0
     if point is not None and point.base_offset in bases:

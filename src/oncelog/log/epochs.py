@@ -1,4 +1,5 @@
-"""Which leader epoch began at which offset. Kept in the snapshots: count u32, then each as epoch i32, start offset i64.
+"""The offset at which each leader epoch began. Kept in the snapshots: count u32, then each as epoch i32, start offset
+i64.
 
 What began behind the recovery point is read from the batches, which all carry their epoch.
 Followers and clients ask where an epoch ended, to find out from where on their copy differs (KIP-101, KIP-320).

@@ -1,4 +1,4 @@
-"""What a log refuses, in its own words; only the server speaks of Kafka's error codes."""
+"""Errors of a log, in its own words; only the server speaks of Kafka's error codes."""
 
 import errno
 
@@ -15,7 +15,7 @@ class LogStorageError(LogError):
 
 
 class Damaged(LogStorageError):
-    """What is stored there is not what was written; the rest of the log can be read. Kafka's CORRUPT_MESSAGE."""
+    """The stored bytes are not those that were written; the rest of the log can be read. Kafka's CORRUPT_MESSAGE."""
 
 
 class OffsetOutOfRange(LogError):

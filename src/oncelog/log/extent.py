@@ -31,7 +31,8 @@ class Extent:
         self._waits_for_flushes = config.flush is Flush.EVERY
 
     def opened(self, log_start_offset: int, active: Segment, high_watermark: int) -> None:
-        """What a start has found counts, but where others decide about it: there, what they had decided before."""
+        """Take in what a start found. Where others decide about the high watermark, the one that they decided before
+        counts."""
         self.log_start_offset = log_start_offset
         self.next_offset = next_offset = active.end_offset
         self._capture(active)
@@ -49,8 +50,8 @@ class Extent:
         self._end = self.next_offset, active.base_offset, active.size_bytes, active.last_crc, self.cuts
 
     def captured(self) -> tuple[Written, int]:
-        """How far the log is, and how often it was cut by then: both of one moment, for whichever thread asks. In the
-        midst of a cut it is the end of before, which does not count any more.
+        """The end of the log, and the number of cuts by then: both of one moment, for whichever thread asks. In the
+        midst of a cut it is the earlier end, which does not count any more.
 
         Where each append moves the watermark nobody waits for flushes, and no place is captured.
         """

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class FlushPlan:
-    """What the appending thread hands to the one that waits for the disk."""
+    """The order of the appending thread to the thread that waits for the disk."""
 
     flusher: "Flusher"
     folder: str
@@ -163,7 +163,7 @@ class Flusher:
         self._health.go_offline(f"{self.folder} cannot be brought to the disk: {error}")
 
     def begin(self, now: Now) -> FlushPlan:
-        """What is needed to move the recovery point up to here. On the appending thread, with nothing staged."""
+        """The plan that moves the recovery point up to here. On the appending thread, with nothing staged."""
         self._health.check()
         active, cuts = self._segments.active, self._extent.cuts
         for segment in self._segments:

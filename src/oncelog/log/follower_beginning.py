@@ -12,7 +12,8 @@ from oncelog.producers import CorruptSnapshot
 
 
 def encoded(log: Parts, now: Now) -> bytes:
-    """What it begins with, by its leader. Where that does not know the producers any more, it says so."""
+    """The beginning of a follower, from its leader. Where the leader does not know the producers any more, it says
+    so."""
     offset = log.segments.first_offset
     stored = snapshots.read_snapshot(log.disk, log.folder, offset)
     producers = log.producers.another().encode(now, blind=offset > 0) if stored is None else stored.producers

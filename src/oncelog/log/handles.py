@@ -26,7 +26,7 @@ class Page(NamedTuple):
 
 
 class Pace:
-    """How often small segments are closed, all logs together: two files for each batch would hold everybody up."""
+    """A limit on closing small segments, all logs together: two files for each batch would hold everybody up."""
 
     def __init__(self, burst: int, pause_ms: int) -> None:
         self._ahead_ms = (burst - 1) * pause_ms

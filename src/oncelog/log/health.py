@@ -37,7 +37,7 @@ class Health:
             )
 
     def come_back(self) -> None:
-        """What was wrong has gone by itself."""
+        """The log can be used again: the trouble has gone by itself."""
         self.offline = None
 
     def close(self) -> None:

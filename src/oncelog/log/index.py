@@ -104,7 +104,7 @@ class Index:
         return first == HEAD or first.position >= 0
 
     def last(self) -> Entry | None:
-        """That names a place."""
+        """The last entry, if it names a place."""
         last = self.entry(self.entries - 1) if self.entries else HEAD
         return None if last.position < 0 else last
 
@@ -176,7 +176,7 @@ class Index:
         return BEGINNING if found.position < 0 else found
 
     def _number_of(self, column: int, value: int) -> int:
-        """How many of the stored entries have a column of at most `value`."""
+        """The number of stored entries whose column is at most `value`."""
         low, high = 0, self._stored
         page = self._handles.page(self.path)
         if page is None or not self._covers(page, page.columns[column], value):

@@ -1,4 +1,4 @@
-"""What a folder says of its log before that is read: names and small files. A start and a check both ask."""
+"""Facts that a folder tells of its log before it is read: names and small files. A start and a check both ask."""
 
 from collections.abc import Sequence
 

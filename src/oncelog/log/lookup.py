@@ -42,7 +42,7 @@ class Candidate(NamedTuple):
 
 
 def while_unchanged(segments: Segments, begin: Callable[[], Steps[T]]) -> Steps[T]:
-    """What the steps come to where no segment went in between."""
+    """The result of the steps, which begin again when a segment went in between."""
     while True:
         changes, steps = segments.changes, begin()
         while changes == segments.changes:

@@ -107,7 +107,7 @@ def _offset_in(data: bytes) -> int | None:
 
 
 class Opened(NamedTuple):
-    """What the last start noted."""
+    """The note of the last start."""
 
     epoch: int = -1  # -1 for what cannot be one: batches and snapshots name every epoch that holds a record
     owner: str = ""  # empty where nothing says it, as in folders of earlier versions

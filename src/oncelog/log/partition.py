@@ -272,8 +272,9 @@ class PartitionLog:
         limit_offset: int | None = None,
         stable_only: bool = False,
     ) -> Slice | None:
-        """What `read` would read, to be read or sent before anything else is done with this log. A follower, who has a
-        limit of its own, also reads what is deleted and still there: with it the producers are complete."""
+        """The bytes that `read` would read, to be read or sent before anything else is done with this log. A follower,
+        who has a limit of its own, also reads deleted records that are still there: with it the producers are
+        complete."""
         extent, parts = self.extent, self._parts
         limit = extent.high_watermark if limit_offset is None else min(limit_offset, extent.next_offset)
         if stable_only:
@@ -338,7 +339,7 @@ class PartitionLog:
         self.extent.advance_high_watermark(offset)
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """What is appended from here on is of it."""
+        """Batches that are appended from here on are of this epoch."""
         self.epochs.begin(leader_epoch, self.next_offset)
 
     def follow_epoch(self, leader_epoch: int) -> None:
@@ -361,7 +362,7 @@ class PartitionLog:
         return self._parts.segments.first_offset
 
     def beginning(self) -> bytes:
-        """What a follower needs that has nothing of what is here: see `begin_anew`."""
+        """The beginning for a follower that has nothing of this log: see `begin_anew`."""
         return follower_beginning.encoded(self._parts, self._appender.now)
 
     def begin_anew(self, encoded: bytes, now: Now) -> None:
@@ -448,7 +449,7 @@ class PartitionLog:
         self._parts.flusher.flush(notes=True)
 
     def begin_flush(self, now: Now | None = None) -> FlushPlan:
-        """What is needed to move the recovery point up to here. On the appending thread, with nothing staged.
+        """The plan that moves the recovery point up to here. On the appending thread, with nothing staged.
 
         A snapshot says how old its producers were at `now`. It must not be read back as of an earlier
         time, or they would be by so much older than they are.
@@ -466,7 +467,7 @@ class PartitionLog:
         return self._parts.begin_checkpoint(now)
 
     def begin_note(self) -> Wait | None:
-        """How far the log is by now, for the next start; None where it has not grown since. As `begin_checkpoint`."""
+        """Note the end of the log for the next start; None where it has not grown since. As `begin_checkpoint`."""
         return self._parts.flusher.begin_note()
 
     def close(self) -> None:

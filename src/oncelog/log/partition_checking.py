@@ -60,7 +60,7 @@ OnBatch = Callable[[BatchHeader, bytes], None]
 
 @dataclass(slots=True)
 class Checked:
-    """What was found in one place."""
+    """The findings in one place."""
 
     name: str
     damage: list[str] = field(default_factory=list)
@@ -414,7 +414,7 @@ class _Check:
             self._problem(piece, position, reason, following)
 
     def _problem(self, piece: Piece, position: int, reason: str, following: list[Piece], more: str = "") -> None:
-        """What is wrong there. Behind the recovery point a start would end the log here; then what it makes of it is
+        """Note the damage there. Behind the recovery point a start would end the log here; then what it makes of it is
         told."""
         name = _name(piece.log_path)
         if self._expected >= self._known.durable_offset:

@@ -1,4 +1,4 @@
-"""What one partition's log consists of. Each part alone changes what it keeps; what is done to a log asks them to.
+"""The parts of one partition's log. Each part alone changes its own state; work on a log asks them to.
 
 `PartitionLog` is the door; the appender, retention, compaction and cuts work on these parts beside one another.
 """

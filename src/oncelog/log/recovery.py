@@ -158,7 +158,8 @@ class Recovery:
         return found
 
     def _note_aborted(self, found: Recovered, known_total: int) -> None:
-        """What the recovery point does not know, too. Where the file is not as it knew it, it is made anew."""
+        """Note the aborted transactions, also those behind the recovery point. A file that is not as that knew it is
+        made anew."""
         up_to_offset = max(found.point_offset, 0)
         aborted = found.aborted = AbortedTransactions(self._disk, self._folder, self._handles)
         if aborted.load(up_to_offset) != known_total:
@@ -320,7 +321,7 @@ class Recovery:
                 return
 
     def _read_segment(self, found: Recovered, segment: Segment, following: int | None) -> str:
-        """Why it ends before its file does; empty when it does not."""
+        """The reason why it ends before its file does; empty when it does not."""
         start, size_bytes = segment.size_bytes, self._disk.size(segment.log_path)
         if start == 0:
             segment.index.cut_to_entries(0)
@@ -366,7 +367,7 @@ class Recovery:
             raise LogStorageError(damage)
 
     def _check_place(self, found: Recovered) -> None:
-        """Where what was noted of the log is not what stands there: then its file is another's."""
+        """Raises where the log is not as it was noted: then its file is another's."""
         written = self._known.last_place
         if written.offset < 0:
             return

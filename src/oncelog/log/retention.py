@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def retaining(log: Parts, now: Now) -> Steps[None]:
-    """What the settings ask for."""
+    """Remove the records that the settings say are over."""
     if log.config.deletes:
         _roll_if_expired(log, now)
         yield from _removing_below(log, max(_start_by_age(log, now), _start_by_size(log)), now)

@@ -1,4 +1,4 @@
-"""What a start reads behind the recovery point, batch by batch."""
+"""The part of a log that a start reads behind the recovery point, batch by batch."""
 
 from crc32c import crc32c
 

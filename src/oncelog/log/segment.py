@@ -149,7 +149,7 @@ class Segment:
             raise self.damaged(position, f"offset {base_offset} where {offset} should be")
 
     def _base_offset_at(self, position: int) -> int:
-        """What the header there claims, or where the segment ends; -1 where no batch begins."""
+        """The offset that the header there claims, or the segment's end offset at its end; -1 where no batch begins."""
         if position == self.size_bytes:
             return self.end_offset
         header = self.batch(position, HEADER_BYTES) if position + HEADER_BYTES <= self.size_bytes else b""
@@ -326,7 +326,7 @@ class Segment:
         self.index.cut(self.size_bytes)
 
     def cut_remains(self, size_bytes: int) -> None:
-        """What a failed write left behind the end."""
+        """Cut off what a failed write left behind the end."""
         file = self.handles.get(self.log_path)
         if file.size() > size_bytes:
             file.truncate(size_bytes)
@@ -349,7 +349,7 @@ class Segment:
         return greatest_ms
 
     def note_appended(self, position: int, header: BatchHeader, interval_bytes: int) -> None:
-        """What one batch at the end means for the index and the segment's facts."""
+        """Take one batch at the end into the index and the segment's facts."""
         if position >= self.next_index_at:
             self.index.add(header.base_offset, position, self.max_timestamp_ms)
             self.next_index_at = position + interval_bytes

@@ -20,7 +20,7 @@ class Segments:
         log_start_offset: int,
         has_gaps: bool,
     ) -> None:
-        """Where there are no segments yet, there is one that is in memory alone until `add`."""
+        """An empty list of segments means one that is in memory alone until `add`."""
         self._disk = disk
         self._folder = folder
         self._handles = handles

@@ -1,4 +1,4 @@
-"""What bytes stand from an offset on. Of a read, however large, no batch is looked at but those up to the first one
+"""The bytes from an offset on. Of a read, however large, no batch is looked at but those up to the first one
 wanted."""
 
 from oncelog.log.aborted import AbortedTransactions
@@ -45,7 +45,7 @@ class Slice:
             raise LogStorageError(f"{segment.log_path}: {error}") from error
 
     def send_to(self, socket_fd: int) -> int:
-        """How many bytes the socket took at once, which may be none: then `rest` has them. Never raises."""
+        """The number of bytes that the socket took at once, perhaps 0: `rest` has the others. Never raises."""
         segment = self._segment
         try:
             return segment.handles.get(segment.log_path).send_to(socket_fd, self._size_bytes, self._position)
@@ -53,7 +53,7 @@ class Slice:
             return 0
 
     def rest(self, sent_bytes: int) -> bytes:
-        """What the socket did not take. It has been promised, so anything less than all of it is an error."""
+        """The bytes that the socket did not take. They were promised, so anything less than all of them is an error."""
         segment = self._segment
         size_bytes = self._size_bytes - sent_bytes
         try:

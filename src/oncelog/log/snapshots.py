@@ -157,7 +157,7 @@ def newest_first(disk: Disk, folder: str, up_to_offset: int = 2**63 - 1) -> Iter
 
 
 def drop_beyond(disk: Disk, folder: str, next_offset: int) -> None:
-    """What lies beyond the log's end names batches that are no longer there."""
+    """Remove snapshots beyond the log's end: they name batches that are no longer there."""
     for offset in stored_offsets(disk, folder):
         if offset > next_offset:
             disk.unlink(snapshot_path(folder, offset))

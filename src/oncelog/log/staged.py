@@ -1,4 +1,4 @@
-"""What a staged batch is answered with, and the bytes of a fence."""
+"""The answer to a staged batch, and the bytes of a fence."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -9,15 +9,15 @@ from oncelog.records.build import build_batch
 
 
 class End(NamedTuple):
-    """How far a log must be safe for an answer to be true, and in which leader's epoch: under another one, other
-    records may stand there."""
+    """The offset up to which a log must be safe for an answer to be true, and the leader's epoch: under another one,
+    other records may stand there."""
 
     offset: int
     epoch: int
 
 
 class Fate(Enum):
-    """What has become of what was appended up to an end."""
+    """The fate of the records that were appended up to an end."""
 
     SAFE = "below the high watermark"
     WAITS = "above it"

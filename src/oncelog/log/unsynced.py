@@ -1,4 +1,4 @@
-"""Which of a partition's files and names are not on the disk yet, and how they are brought there, from any thread.
+"""The files and names of a partition that are not on the disk yet, and bringing them there, from any thread.
 
 A flush opens files of its own, so it never meets the appending thread over a descriptor. What it must bring to the disk
 is noted by the appending thread in an order that a flush running at the same time can rely on: see `sync`.

@@ -22,7 +22,7 @@ NO_CRC = -1  # it is not known
 
 
 class Written(NamedTuple):
-    """How far a log was, as is noted: the offset behind a batch, and the place where that ends."""
+    """The noted end of a log: the offset behind a batch, and the place where that ends."""
 
     offset: int = -1  # -1 where nothing is noted
     base_offset: int = 0  # of its segment
@@ -31,7 +31,7 @@ class Written(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known of a log before its tail is read."""
+    """The facts about a log before its tail is read."""
 
     point_offset: int  # of the newest recovery point, good or damaged; 0 where there is none
     flushed: Written  # noted by flushes that answers waited for
@@ -46,7 +46,7 @@ class Known(NamedTuple):
 
     @property
     def last_place(self) -> Written:
-        """What the files are held against. Below the recovery point compaction may have changed places."""
+        """The noted end that the files must have. Below the recovery point compaction may have changed places."""
         noted = (self.flushed, self.written)
         return max((each for each in noted if each.position and each.offset > self.point_offset), default=Written())
 
@@ -62,7 +62,7 @@ class Ending(NamedTuple):
 
 
 def damage_of(ending: Ending, known: Known) -> str:
-    """Why nothing may be cut off, and what to do then; empty for a torn write."""
+    """The reason why nothing may be cut off, and what to do then; empty for a torn write."""
     if ending.offset < known.durable_offset:
         why = f"Records up to offset {known.durable_offset} were on the disk"
     elif ending.behind and (known.stayed_up or known.flushed.offset > known.point_offset):

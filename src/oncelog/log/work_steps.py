@@ -14,7 +14,7 @@ Pauses = Generator[None, None, None]  # and nothing waits for the disk
 
 
 def at_once(steps: Steps[T]) -> T:
-    """What they come to, for those that have nobody to leave turns to."""
+    """The result of the steps, for callers that need not leave turns to others."""
     failure: Exception | None = None
     while True:
         try:
