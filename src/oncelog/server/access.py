@@ -1,4 +1,4 @@
-"""What clients may do here. Handlers ask `Rights`, which each connection has of its own.
+"""The rights of clients. Handlers ask `Rights`, and each connection has its own.
 
 Where no authorizer is set everybody has every right, and nothing is looked up. Elsewhere the rules are those of the
 document that the brokers agree by, and what was decided once is remembered until one of them changes.
@@ -71,7 +71,7 @@ EVERY_RIGHT: Final = EveryRight()
 
 
 class _Remembered:
-    """How many decisions there are, and who has them."""
+    """The number of decisions, and the rights that hold them."""
 
     def __init__(self) -> None:
         self.rights: WeakValueDictionary[tuple[str, str], GivenRights] = WeakValueDictionary()
@@ -126,7 +126,7 @@ class GivenRights:
         return bits
 
     def __len__(self) -> int:
-        """How many decisions are remembered."""
+        """The number of remembered decisions."""
         return len(self._granted)
 
     def forget(self) -> None:
@@ -135,7 +135,7 @@ class GivenRights:
 
 
 def unasked(settings: Settings) -> str | None:
-    """What a person is told who gave settings of rights, and has nobody ask for them."""
+    """A warning about settings of rights that nothing asks for; None where there is none."""
     given = [name for name in OF_AN_AUTHORIZER if settings.given.get(name)]
     if settings.authorizer_class_name or not given:
         return None
@@ -147,7 +147,7 @@ def unasked(settings: Settings) -> str | None:
 
 
 def unheeded(settings: Settings) -> dict[Kind, str]:
-    """What a person is told, where it is and how many there are, of what was given while somebody asked for it."""
+    """Warnings about users and rights that were given earlier and that nothing asks for now, by kind of document."""
     if settings.authorizer_class_name:
         return {}
     asks_for_users = any(each.is_sasl for each in endpoints(settings))
@@ -190,7 +190,7 @@ class Access:
         return list(self._acls.bindings.values())
 
     def remembered(self) -> dict[tuple[str, str], int]:
-        """How many decisions, by principal and host."""
+        """The number of remembered decisions, by principal and host."""
         return {who: len(rights) for who, rights in self._remembered.rights.items()}
 
     @property

@@ -1,6 +1,6 @@
-"""What DescribeAcls, CreateAcls and DeleteAcls have in common: rules by Kafka's numbers, and how they are changed.
+"""The common part of DescribeAcls, CreateAcls and DeleteAcls: rules by Kafka's numbers, and changes of them.
 
-All rules are one document. What one request changes of it is changed some hundreds at a time, so that nobody waits long
+All rules are one document. The changes of one request are made some hundreds at a time, so that nobody waits long
 for the decisions to be indexed anew.
 """
 

@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs have in common: each resource is altered, and answered, by itself."""
+"""The common part of AlterConfigs and IncrementalAlterConfigs: each resource is altered, and answered, by itself."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What ApiVersions lists: one entry for each file in `api/`."""
+"""The list in ApiVersions' answer: one entry for each file in `api/`."""
 
 from typing import Any
 

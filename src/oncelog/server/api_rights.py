@@ -1,5 +1,5 @@
-"""What each request asks for: which operation, on what, and how it is refused, as in Kafka 4.3. docs/rights.md is made
-from this table, and a test holds the handlers against it."""
+"""The right that each request asks for: the operation, on what, and the refusal, as in Kafka 4.3. docs/rights.md is
+made from this table, and a test holds the handlers against it."""
 
 from typing import Final, NamedTuple
 
@@ -35,7 +35,7 @@ def may_create_topic(rights: Rights, name: str) -> bool:
 
 
 def cluster_operations(rights: Rights, *, is_asked: bool) -> int:
-    """What is told of what a client may do to the cluster."""
+    """The operations on the cluster that a client is told it may do."""
     if not is_asked:
         return NOT_ASKED
     may_know = rights.may(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)

@@ -1,4 +1,4 @@
-"""What takes long and needs nothing of the loop, by two threads: requests put into structs and answers into bytes, or
+"""Long work that needs nothing of the loop, by two threads: requests put into structs and answers into bytes, or
 what waits for the disk.
 """
 

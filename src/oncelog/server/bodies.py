@@ -58,7 +58,7 @@ def is_cut(known: Verdict | None, dropped_records: int) -> bool:
 
 
 class Checks(StrEnum):
-    """What is looked into, and by what."""
+    """The check of bodies, and the code that does it."""
 
     COMPILED = "compiled"
     PYTHON = "python"
@@ -66,7 +66,7 @@ class Checks(StrEnum):
 
 
 class Look:
-    """What a thread looks into of one request, before anything of the request is staged."""
+    """The bodies of one request that a thread checks, before anything of the request is staged."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class Bodies:
         self._counted_since_ms = 0
 
     def lie_in(self, receive_buffer: bytearray) -> None:
-        """Where most batches lie that are looked into, and which never changes its size."""
+        """Note the buffer that most batches lie in, and that never changes its size."""
         self._receive_buffer = receive_buffer
         self._passes_received = None if self._loops is None else self._loops.passes_in(receive_buffer)
 
@@ -215,7 +215,7 @@ class Bodies:
     def refused(
         self, batch: memoryview, header: BatchHeader, config: LogConfig, wall_ms: int, limit_bytes: int | None = None
     ) -> Refused:
-        """Which records their topic does not take. Raises InvalidRecord for what is no records."""
+        """The records that their topic does not take. Raises InvalidRecord where the body is not made of records."""
         count = header.record_count
         if limit_bytes is None and not config.compacts:  # else what compaction can read
             limit_bytes = max(MOST_UNFOLDED_BYTES, MOST_TIMES_UNFOLDED * len(batch))

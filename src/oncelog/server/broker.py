@@ -1,4 +1,4 @@
-"""What a server owns, and what its handlers ask. `service.py` makes it listen."""
+"""The state that a server owns, and that its handlers ask. `service.py` makes it listen."""
 
 import secrets
 from collections.abc import Callable, Mapping
@@ -167,7 +167,8 @@ class Broker:
         return host, endpoint.advertised_port or self.ports[endpoint.name]
 
     def is_sure(self, partition: Partition, now: Now) -> bool:
-        """That it leads: what another leader has taken in since would be refused here as out of order."""
+        """Whether it surely leads: a batch that another leader has appended since would be refused here as out of
+        order."""
         return partition.replica is None or now.monotonic_ms < self.cluster.sure_until_ms()
 
     def brokers(

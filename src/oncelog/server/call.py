@@ -1,4 +1,4 @@
-"""What a handler knows beside the request itself."""
+"""The surroundings of a request, for its handler."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ Thing = TypeVar("Thing")
 
 
 class Spending(Protocol):
-    """What one request takes, where somebody asks."""
+    """The cost of one request, where somebody asks."""
 
     def spend(self, spent_ns: int) -> None: ...
 
@@ -31,7 +31,7 @@ class Spending(Protocol):
     def most_fetched_bytes(self) -> int: ...
 
     def answered(self, answer: Any, call: "Call") -> Any:
-        """What is answered instead; the connection may stand still from now on."""
+        """The answer to send instead; the connection may stand still from now on."""
 
 
 class AnswerTooLarge(Exception):
@@ -91,7 +91,7 @@ class Call:
             spending.spend(monotonic_ns() - began_ns)
 
     async def later(self, answer: Awaitable[Thing]) -> Thing:
-        """What is answered to all members of a group at the same moment is packed for one after the other, in turns."""
+        """Answers that come for all members of a group at the same moment are packed one after the other, in turns."""
         found = await answer
         turns = self.broker.turns
         if turns.is_over():
@@ -99,7 +99,7 @@ class Call:
         return found
 
     async def each(self, things: Iterable[Thing], make: Callable[[Thing], Any]) -> tuple[Any, ...]:
-        """What is made of each, in turns; where `make` has turns itself, it is a coroutine function.
+        """The results of `make`, in turns; where `make` has turns itself, it is a coroutine function.
 
         `things` must not be what others change meanwhile.
         """

@@ -1,4 +1,4 @@
-"""What DescribeConfigs, AlterConfigs and IncrementalAlterConfigs have in common: resources, entries, changes.
+"""The common part of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: resources, entries, changes.
 
 There is one node, so what is set for "this broker" and for "all brokers" is one and the same set of values.
 """
@@ -278,8 +278,8 @@ def replace(
 def _changing_group(
     settings: Settings, name: str, changes: Sequence[Change], *, replaces: bool
 ) -> Callable[[Document], Document]:
-    """What there is to be changed, or dropped, stands in the document that is agreed on: this broker may not have seen
-    it yet, or not know its name."""
+    """A change of the document that is agreed on, where the old values stand: this broker may not have seen
+    them yet, or not know their names."""
     known = {key: config.setting for key, config in GROUP_CONFIGS.items()}
     named = frozenset(change.name for change in changes)
 

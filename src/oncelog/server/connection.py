@@ -461,7 +461,7 @@ class Connection(asyncio.BufferedProtocol):
             self._outgoing.send()
 
     def rights_changed(self) -> None:
-        """What was decided about its last request has to be decided again."""
+        """The rights have changed: the decision about the last request must be made again."""
         self._pattern = None
 
     def quotas_changed(self) -> None:

@@ -39,7 +39,7 @@ class BadRecord(Exception):
 
 
 class Kind(NamedTuple):
-    """What the topic is for, and how it is made."""
+    """The purpose of the topic, and how it is made."""
 
     topic: str
     what: str  # is kept there
@@ -50,7 +50,7 @@ class Kind(NamedTuple):
 
 
 class InTransaction(NamedTuple):
-    """Whose transaction records belong to: they count once it is committed."""
+    """The transaction that records belong to: they count once it is committed."""
 
     pid: int
     epoch: int
@@ -118,7 +118,8 @@ class CoordinatorTopic:
         return partition.leads and self.served.get(partition.index) == partition.log.leader_epoch
 
     def refusal(self, name: str) -> ErrorCode:
-        """Why nothing can be said of it, or stored for it: it is elsewhere, on its way here, or damaged."""
+        """The reason why nothing can be said of this name, or stored for it: it is elsewhere, on its way here, or
+        damaged."""
         partition = self.partition_of(name)
         if self.is_here(name):
             is_well = partition is None or partition.log.offline is None

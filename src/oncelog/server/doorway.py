@@ -15,8 +15,8 @@ BUFFER_BYTES: Final = 16 * 1024
 
 
 class Doorway:
-    """What the layer asks of the connections of a listener. Those who do not end their handshake make room for others,
-    first at the host that has most of them."""
+    """The connections of a listener, as TLS needs them. Those that do not end their handshake make room for others,
+    first those of the host that has most."""
 
     def __init__(self, broker: Broker, tls: Tls, what: str, most_open: int) -> None:
         """`what` it leads to, for the log."""

@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 
 
 class Pending:
-    """What has begun and waits; `rest` ends it."""
+    """Work that has begun and waits; `rest` ends it."""
 
     __slots__ = ("rest",)
 

@@ -108,7 +108,7 @@ class Asked:
 
 
 def code_of(error: LogError, log: PartitionLog) -> ErrorCode:
-    """Why nothing could be read."""
+    """The error code for a read that failed."""
     if isinstance(error, OffsetOutOfRange):
         return ErrorCode.offset_out_of_range
     if isinstance(error, Damaged):
@@ -151,7 +151,7 @@ class Fetch:
         self._awaited = 0  # partitions, while it waits
 
     def ask(self, name: bytes, wanted: Sequence[FetchPartition]) -> None:
-        """Where a partition is named again, the last one counts, as in Kafka."""
+        """Take in a topic of the request. Where a partition is named again, the last one counts, as in Kafka."""
         topic: Topic | None = None
         refusal = 0
         try:
@@ -165,7 +165,7 @@ class Fetch:
             asked[each.partition] = Asked(topic, each, refusal)
 
     def _gone(self, name: bytes) -> int:
-        """Why there is no topic of this id: a session knows how it was called, and Kafka's answer says more then."""
+        """The code for an id without a topic: a session knows the topic's name, and then Kafka's answer says more."""
         called = None if self._session is None else self._session.names.get(name)
         if called is None:
             return ErrorCode.unknown_topic_id
@@ -216,7 +216,8 @@ class Fetch:
         return self._found_bytes >= self._min_bytes or at_once(self._seeking_an_end())
 
     def _seeking_an_end(self) -> Generator[None, None, bool]:
-        """What is read ends with its segment. Where another one follows it will not become more, and Kafka answers."""
+        """Whether a read ended with its segment: where another segment follows, it will not become more, and Kafka
+        answers."""
         if self._found_bytes:
             for number, (each, _) in enumerate(self._places(), 1):
                 if each.stands_before_the_last_segment:
@@ -321,7 +322,7 @@ class Fetch:
         self._call.broker.looks.end_wait(awaited)
 
     def _read(self, *, in_slices: bool = False) -> Read:
-        """What there is now: by topic, how many bytes, and whether something went wrong."""
+        """The records that there are now, by topic, their bytes, and whether something went wrong."""
         found: Read = at_once(self._reading(in_slices=in_slices))
         return found
 
@@ -372,7 +373,7 @@ class Fetch:
             asked.error_code = ErrorCode.topic_authorization_failed
 
     def _news(self, topics: Found) -> Found:
-        """What is said of it: in a session only what the reader does not know."""
+        """The part of it that is sent: in a session only what the reader does not know."""
         if self._session is None:
             return topics
         found: Found = at_once(self._session.answering(topics))

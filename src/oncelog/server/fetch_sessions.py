@@ -152,11 +152,11 @@ class Following:
                 yield name, [each.wanted for each in every[start : start + AT_A_TIME]]
 
     def kept(self, name: bytes) -> Mapping[int, Kept]:
-        """What the reader was last told of the topic's partitions, by their indexes: it need not be found again."""
+        """The last answers about the topic's partitions, by their indexes: the partitions need not be found again."""
         return self._session.topics.get(name, NOTHING) if self.session_id else NOTHING
 
     def answering(self, found: Found) -> Steps[Found]:
-        """What the reader does not know of it."""
+        """The part of it that the reader does not know."""
         session = self._session
         if not self.session_id:
             return found
@@ -192,7 +192,7 @@ class Following:
         return True
 
     def _rotate(self, said: Found) -> None:
-        """What gave records comes last the next time, so that limits do not keep the others out for ever."""
+        """Partitions that gave records come last the next time, so that limits do not keep the others out for ever."""
         topics = self._session.topics
         for name, news in said:
             given = [each.partition_index for each in news if len(each.records)]

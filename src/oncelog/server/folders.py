@@ -21,7 +21,7 @@ METADATA_ID = UUID(int=1)  # as in Kafka
 
 
 def owner_of(topic_id: UUID, index: int) -> str:
-    """What a partition's folder says of whose it is: a name may come again, an id does not."""
+    """The owner that a partition's folder names: a topic's name may come again, an id does not."""
     return f"{topic_id}/{index}"
 
 

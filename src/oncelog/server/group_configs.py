@@ -1,6 +1,6 @@
-"""What can be set on one group: Kafka's names, values and bounds, and the server's settings that they fall back on.
+"""The configs of one group: Kafka's names, values and bounds, and the server's settings that they fall back on.
 
-All that is set is one document, in which each group has an entry: {"orders": {"consumer.session.timeout.ms": "50000"}}.
+All of them are one document, in which each group has an entry: {"orders": {"consumer.session.timeout.ms": "50000"}}.
 Groups of two kinds, `share` and `streams`, are not served here: what is set for them is kept and shown. Pure.
 """
 
@@ -48,7 +48,7 @@ class GroupConfig:
         return settings.value(self.broker_name) if self.broker_name in SETTINGS else self.setting.default
 
     def bounds(self, settings: Settings) -> tuple[int | None, int | None]:
-        """What all groups have lies within them, whatever the server's settings say."""
+        """The bounds of a value, which always let in the value that all groups have."""
         common = self.broker_value(settings)
         least = None if self.least is None else min(self.least.value(settings), common)
         most = None if self.most is None else max(self.most.value(settings), common)
@@ -160,13 +160,13 @@ KINDS: Final = ("consumer", "share", "streams")
 
 
 def own_of(document: Document, group: str) -> Own:
-    """What was not written by a broker is passed over: it is no reason not to serve."""
+    """The configs of a group. Values that no broker has written are passed over: they are no reason not to serve."""
     found = _entry(document, group).items()
     return {name: text for name, text in found if name in GROUP_CONFIGS and isinstance(text, str)}
 
 
 def strange_of(document: Document, group: str) -> Mapping[str, Any]:
-    """What a newer broker has set: it counts for nothing here, and stays."""
+    """Configs that a newer broker has set: they count for nothing here, and stay."""
     return {name: each for name, each in _entry(document, group).items() if name not in GROUP_CONFIGS}
 
 
@@ -189,7 +189,7 @@ def check_name(name: str) -> None:
 
 
 def check(settings: Settings, given: Own) -> Own:
-    """As it may be stored, or KafkaError(INVALID_CONFIG)."""
+    """The configs in the form that is stored. Raises KafkaError(INVALID_CONFIG)."""
     own = {name: text.strip() for name, text in given.items()}
     values: dict[str, Any] = {name: _parse(name, text) for name, text in own.items()}
     for name, config in GROUP_CONFIGS.items():
@@ -204,7 +204,7 @@ def check(settings: Settings, given: Own) -> Own:
 
 
 def parsed(own: Own) -> dict[str, Any]:
-    """What can be: of another version's broker there may be a value that is none here."""
+    """The values that can be parsed: a broker of another version may have set one that is none here."""
     found = {}
     for name, text in own.items():
         try:

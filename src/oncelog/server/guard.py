@@ -1,4 +1,4 @@
-"""What all connections share that have to prove who they are."""
+"""The state that all connections share whose clients have to prove who they are."""
 
 import logging
 from collections.abc import Callable

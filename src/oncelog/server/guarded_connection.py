@@ -294,7 +294,7 @@ class GuardedConnection(Connection):
         )
 
     def _open(self, proof: Proof) -> int:
-        """How long it counts, as the client is told it. Raises Refused."""
+        """The time for which the proof counts, as the client is told it. Raises Refused."""
         gate, principal, now = self._gate, proof.principal, self._broker.clock.now()
         if gate.principal is not None and principal != gate.principal:
             why = other_principal(gate.principal, principal)
@@ -338,7 +338,7 @@ class GuardedConnection(Connection):
         self._guard.say_failure(self.client_host, self._gate.mechanism, name, why)
 
     async def _delay(self, since: Now) -> None:
-        """How long a failure takes says nothing, and guessing is slow."""
+        """Wait, so that the time of a failure says nothing, and guessing is slow."""
         left_ms = since.monotonic_ms + self._delay_ms - self._broker.clock.now().monotonic_ms
         if left_ms > 0:
             await asyncio.sleep(left_ms / 1000)

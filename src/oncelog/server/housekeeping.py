@@ -1,4 +1,4 @@
-"""What the server does from time to time. Whatever waits for the disk waits in a thread.
+"""Work that the server does from time to time. Whatever waits for the disk waits in a thread.
 
 retention, producers' expiry    every log.retention.check.interval.ms, one log after the other
 compaction                      every log.cleaner.backoff.ms: chosen here, done in a thread, put in place here
@@ -204,7 +204,7 @@ class Housekeeping:
 
 
 def _note_all(notes: list[Wait]) -> float:
-    """How long it took."""
+    """Run all of them; the seconds that they took."""
     began_s = monotonic_s()
     for note in notes:
         note()

@@ -1,4 +1,4 @@
-"""How the interpreter is shared and cleaned in a process that is a server and nothing else.
+"""The interpreter, shared and cleaned as suits a process that is a server and nothing else.
 
 Threads that work beside the loop hand the interpreter back after half a millisecond: the loop gives it away at each
 read and write, and Python's own 5 ms, a few times for each request, would be the pace of all clients. And the garbage
@@ -35,6 +35,6 @@ async def keep_pauses_short() -> None:
 
 
 def _collected(phase: str, about: dict[str, int]) -> None:
-    """What it has looked through twice stays out of the next look."""
+    """Objects that were looked through twice stay out of the next look."""
     if phase == "stop" and about["generation"]:
         gc.freeze()

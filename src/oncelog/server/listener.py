@@ -47,8 +47,8 @@ async def listen(wanted: Sequence[Endpoint], connections: Connections) -> tuple[
 
 
 def refuse_taken(addresses: Iterable[tuple[str, int]]) -> None:
-    """What `listen` would say now, for who is about to make a folder: it would stay behind a server that cannot listen.
-    Raises SettingsError."""
+    """Raises SettingsError where `listen` would refuse an address: before a folder is made that a server which cannot
+    listen would leave behind."""
     known: set[tuple[str, int]] = set()
     for host, port in addresses:
         if port and (host, port) in known:

@@ -1,4 +1,4 @@
-"""What is wrong with the settings of listeners, as far as settings alone tell: no file is looked into here."""
+"""Errors in the settings of listeners, as far as settings alone tell: no file is looked into here."""
 
 from collections.abc import Iterator, Mapping
 

@@ -228,7 +228,7 @@ class LocalTopics(Topics):
                 logger.warning("%s=%s, set while the server ran, is left out: %s", name, given, refusal)
 
     def _finish_deletion(self, definition: Definition, now: Now) -> Steps[None]:
-        """What fails here is done at the next start; the topic is gone all the same."""
+        """Remove the files of a deleted topic. What fails is done at the next start; the topic is gone all the same."""
         try:
             for start in range(0, definition.partitions, MARKED_AT_A_TIME):
                 some = range(start, min(start + MARKED_AT_A_TIME, definition.partitions))
@@ -282,7 +282,7 @@ def check_there(folders: Folders, name: str, index: int) -> None:
 
 
 def what_is_in_the_way(folders: Folders, name: str, index: int) -> str:
-    """What is in the way of a new partition; empty where nothing is."""
+    """The folder in the way of a new partition, as a message; empty where there is none."""
     if not folders.exists(name, index) or not folders.holds_records(name, index):
         return ""
     return (

@@ -1,4 +1,4 @@
-"""Which SASL mechanisms a listener may have, said at the start."""
+"""The SASL mechanisms that a listener may have, said at the start."""
 
 from oncelog.server.endpoints import endpoints
 from oncelog.server.settings import Settings

@@ -39,7 +39,7 @@ class Budget:
         return max(self.limit_bytes - self.held_bytes, 0) if self.limit_bytes >= 0 else 2**63 - 1
 
     def hold(self, size_bytes: int) -> None:
-        """What is held already, whether there is room for it or not."""
+        """Count bytes that are held already, whether there is room for them or not."""
         self.held_bytes += size_bytes
 
     def take(self, size_bytes: int) -> bool:
@@ -67,7 +67,7 @@ class Budget:
         return True
 
     def give_back(self, size_bytes: int, holder: object = None) -> None:
-        """What a holder gives back is all that it has."""
+        """Give back the bytes of a holder, always all that it has."""
         self.held_bytes -= size_bytes
         if holder is not None and self._overdrawer is holder:
             self._overdrawer = None
@@ -161,7 +161,7 @@ class Answers:
 
 
 class Memory:
-    """What all connections together may hold."""
+    """The memory that all connections together may hold."""
 
     def __init__(self, unserved_bytes: int) -> None:
         self.unserved = Budget(unserved_bytes)  # of large frames on their way

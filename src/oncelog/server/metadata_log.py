@@ -1,4 +1,4 @@
-"""Which topics there are, kept in the log itself: an internal compacted topic, replayed at every start.
+"""The topics that there are, kept in the log itself: an internal compacted topic, replayed at every start.
 
     key             value (JSON)
     topic:NAME      {"id": ..., "partitions": n, "configs": {...}, "internal": false, "deleting": false}; null: gone
@@ -99,7 +99,7 @@ class MetadataLog:
         self._write_encoded(key, encoded, now)
 
     def _write_encoded(self, key: str, encoded: bytes | None, now: Now) -> None:
-        """What is here is always what a replay of the log would give, also where the disk fails half-way."""
+        """Write, then apply: the state is always that of a replay of the log, also where the disk fails half-way."""
         batch = build_batch([(key.encode(), encoded, (), now.wall_ms)], timestamp_ms=now.wall_ms)
         try:
             self.log.append(batch, read_header(batch), now)

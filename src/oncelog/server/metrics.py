@@ -1,4 +1,4 @@
-"""What the server counts while it works: plain integers that the hot path adds to, gathered when somebody asks."""
+"""The counters of a server at work: plain integers that the hot path adds to, gathered when somebody asks."""
 
 from collections import defaultdict
 

@@ -90,7 +90,7 @@ class MetricsPort:
         return lambda: exposition(self._broker, rights)
 
     async def _proven(self, host: str, authorization: str) -> str:
-        """Whose name it is. Raises Refused and Unproven."""
+        """The user that the request proves to be. Raises Refused and Unproven."""
         token = None if self._tokens is None else token_in(authorization)
         if token is not None and self._tokens is not None:
             return await self._proofs.of_token(host, self._tokens, token)

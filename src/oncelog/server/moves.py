@@ -1,4 +1,4 @@
-"""What is coordinated moves with its partition of a coordinator's topic (see `coordinator_topic.py`).
+"""The state of a coordinator moves with its partition of the coordinator's topic (see `coordinator_topic.py`).
 
 Who is elected to lead it reads back from the log what is kept there, in turns; requests about it are answered
 COORDINATOR_LOAD_IN_PROGRESS meanwhile. It is served once all that was read is below the high watermark: what is told
@@ -33,14 +33,14 @@ Records = dict[bytes, Kept]
 
 
 class Found(Protocol):
-    """What is read of a partition. It is in nobody's way before it is served."""
+    """The state as it is read from a partition. It is in nobody's way before it is served."""
 
     def note(self, key: bytes, offset: int, value: bytes | None) -> None:
         """The newest record of a key. Raises BadRecord, struct.error or UnicodeDecodeError for what is none."""
         ...
 
     def note_open(self, pid: int, records: Records) -> None:
-        """What a transaction has written that has not ended."""
+        """The records of a transaction that has not ended."""
         ...
 
     def serving(self, epoch: int, is_on: IsOn) -> Pauses:
@@ -49,7 +49,7 @@ class Found(Protocol):
 
 
 class Memory(Protocol):
-    """What a coordinator remembers."""
+    """The memory of a coordinator."""
 
     topic: CoordinatorTopic
 
@@ -95,7 +95,8 @@ class Moves:
     # Below
 
     def _begin(self, partition: Partition, epoch: int) -> Move:
-        """What was served or being read of it is so no longer, and nobody waits for what was stored in it."""
+        """Begin a move: the partition is no longer served or read, and nobody waits any more for what was stored in
+        it."""
         topic = self._memory.topic
         topic.served.pop(partition.index, None)
         topic.loading.discard(partition.index)

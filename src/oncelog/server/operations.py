@@ -1,4 +1,4 @@
-"""What a client is told it may do (KIP-430): a bit for each operation that there is for that kind of resource."""
+"""The operations that a client is told it may do (KIP-430): a bit for each one of that kind of resource."""
 
 from typing import Final
 

@@ -1,4 +1,5 @@
-"""What a connection sends: answers in their order, by one write for all that are there, and what the client has left.
+"""The output of a connection: answers in their order, by one write for all that are there, and what the client has
+left.
 
 While the client does not take its answers, what the transport holds for it counts against the memory of all.
 """
@@ -51,7 +52,8 @@ class Outgoing:
             self.put(each)
 
     def _send_slices(self, buffers: Sequence[Answer | Slice]) -> list[Answer]:
-        """What remains of an answer when the socket has taken what it takes at once; nothing if it may not yet."""
+        """Send at once as much as the socket takes; the rest of the answer, which is all of it where the socket is not
+        free."""
         self.send()
         transport = self._transport
         if transport.is_closing() or transport.get_write_buffer_size():

@@ -81,7 +81,7 @@ def staying(cluster: Cluster) -> AbstractSet[int]:
 
 
 def leadership(partition: Partition, cluster: Cluster) -> dict[str, Any]:
-    """What an answer about topics says of a partition: who leads it, and who has its records."""
+    """The fields of a partition in an answer about topics: its leader, and the brokers that have its records."""
     state, code = partition.leadership, ErrorCode.none
     if partition.is_open and partition.log.offline is not None:
         code = ErrorCode.kafka_storage_error

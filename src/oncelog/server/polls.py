@@ -43,7 +43,7 @@ class Polls:
 
 
 class Looks:
-    """What those that were called do next: a thousand may be called at once, so it is done in turns. They have turns of
+    """The work of woken readers: a thousand may be woken at once, so it is done in turns. They have turns of
     their own, since long work would keep readers waiting."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:

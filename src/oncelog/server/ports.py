@@ -1,4 +1,4 @@
-"""What the server asks of the rooms above it. They implement it; the server never imports them."""
+"""The rooms above the server, as it needs them. They implement it; the server never imports them."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What a connection's transport is asked: who its client is, and how much it keeps."""
+"""A connection's transport, as the connection needs it: who its client is, and how much it keeps."""
 
 import asyncio
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the operating system says about this process, under the names that every Prometheus client uses."""
+"""The operating system's figures for this process, under the names that every Prometheus client uses."""
 
 import logging
 import os

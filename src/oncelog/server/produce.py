@@ -168,7 +168,7 @@ class Producing:
         return None
 
     def take_transaction(self, request: ProduceRequest, version: int, verification: Verification | None) -> None:
-        """What is staged next belongs to it."""
+        """Batches that are staged next belong to this transaction."""
         if request.transactional_id is not None:
             owner = of_transactional_id(request.transactional_id)
             self._transaction = InTransaction(verification.refused if verification else {}, version >= ADDS, owner)
@@ -245,7 +245,7 @@ class Producing:
                         yield topic.partitions[index].log, start, stop
 
     def _batches(self, topics: Sequence[ProduceTopic], version: int) -> Iterator[Batch]:
-        """What is looked into."""
+        """The batches that are looked into."""
         for name, partitions in topics:
             topic = self._topic(name, version)
             if topic is None or topic.is_internal or not self._may_write(topic.name):
@@ -394,7 +394,7 @@ class Producing:
     def _stage_rest(
         self, partition: Partition, index: int, dropped_records: int, known: Verdict | None, now: Now
     ) -> Outcome:
-        """What a thread has left of a batch, unless the log has changed meanwhile."""
+        """Stage the rest that a thread has left of a batch, unless the log has changed meanwhile."""
         if isinstance(known, InvalidRecord):
             return Outcome(index, partition, None, ErrorCode.corrupt_message, str(known))
         if not isinstance(known, Trimmed) or known.dropped_records != dropped_records:
@@ -411,7 +411,7 @@ class Producing:
         now: Now,
         refused: Verdict | None,
     ) -> Outcome | None:
-        """What is asked beyond a good header: that the records are some, and what the topic asks of each."""
+        """Check a batch beyond its header: that its body is records, and what the topic asks of each."""
         log: PartitionLog = partition.log
         if isinstance(refused, Trimmed):
             refused = refused.refused

@@ -79,7 +79,7 @@ class Pattern:
 def pattern_of(
     buffer: bytearray, at: int, end: int, version: int, request: ProduceRequest, partition: Partition
 ) -> Pattern | None:
-    """What the like of this request is recognised by, whose client id begins at `at`. None where it has frills."""
+    """A pattern to recognise requests like this one, whose client id begins at `at`. None where it has frills."""
     name, ((_, start, stop),) = request.topics[0]
     length = write_uvarint(max(stop - start, 0) + 1)
     prefix_end = start - len(length)

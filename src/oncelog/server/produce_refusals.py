@@ -1,4 +1,4 @@
-"""What is told of batches that are not appended, by what the log or the look into them says."""
+"""The answers for batches that are not appended, by the refusal of the log or of the look into them."""
 
 from typing import Final
 

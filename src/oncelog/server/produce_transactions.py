@@ -51,7 +51,7 @@ def wanted_in(buffer: bytearray, batches: Iterable[tuple[Partition, int, int]]) 
 
 
 class Verification:
-    """What is to be verified of one request, at the coordinator of its transaction."""
+    """The partitions of one request that must be verified at the coordinator of its transaction."""
 
     def __init__(
         self, broker: Broker, buffer: bytearray, transactional_id: str, version: int, wanted: Sequence[Wanted]

@@ -14,7 +14,7 @@ PARTITIONS_IN_A_STEP, BYTES_IN_A_STEP = 50, 2**20  # half a millisecond, most of
 
 
 class Producing(Protocol):
-    """What stages and commits a part, for the connection that has sent the request."""
+    """The part of a request that is staged and committed at once, for the connection that has sent it."""
 
     def commit_part(
         self, part: ProduceTopic, buffer: bytearray, request: ProduceRequest, version: int, verdicts: Verdicts

@@ -1,4 +1,4 @@
-"""What became of Produce requests, partition by partition, and their answers."""
+"""The outcomes of Produce requests, partition by partition, and their answers."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -41,7 +41,7 @@ class Outcome:
         self._made: Produced | None = None
 
     def fail(self, message: str, error_code: int = _STORAGE_ERROR) -> None:
-        """What was judged well could not be stored, or nobody here knows whether it is."""
+        """A batch that was judged well could not be stored, or nobody here knows whether it is."""
         self._made = None
         self.staged = None
         self.error_code = error_code
@@ -51,7 +51,7 @@ class Outcome:
         return self._made or self._produced()
 
     def make(self) -> None:
-        """What is answered, unless it still fails; where there are thousands, that takes as long as all the rest."""
+        """Make the answer ahead, unless it still fails: for thousands of them that takes as long as all the rest."""
         self._made = self._produced()
 
     def _produced(self) -> Produced:
@@ -121,7 +121,7 @@ Request = Many | One
 
 
 class Commit(NamedTuple):
-    """What became of the requests of one chunk. The answers are true once every partition has reached its offset."""
+    """The outcome of the requests of one chunk. The answers are true once every partition has reached its offset."""
 
     requests: list[Request]
     awaited: dict[Partition, End]  # what must be safe

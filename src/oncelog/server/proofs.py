@@ -19,7 +19,7 @@ NONCE_BYTES = 24
 class Proof(Protocol):
     @property
     def name(self) -> str:
-        """Whose it is, or is said to be."""
+        """The user that the proof is of, or is said to be of."""
 
     @property
     def principal(self) -> str:

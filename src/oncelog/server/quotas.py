@@ -1,4 +1,4 @@
-"""What clients may take, and what they have taken of late: quotas, for all connections together.
+"""Quotas of clients, and what they have taken of late, for all connections together.
 
 As Kafka's, each broker counts for itself. Request time is that of the one thread that serves everybody, so that
 `request_percentage` 50 is half of it.
@@ -63,12 +63,12 @@ class Quotas:
         return len(self._hosts) + sum(map(len, self._named.values())) + sum(map(len, self._open.values()))
 
     def produced_ms(self, user: str, client_id: str, size_bytes: int, now_ms: int) -> int:
-        """How long who has sent so much must wait."""
+        """The time that a client which has sent these bytes must wait."""
         return self._wait_ms(Quota.PRODUCE, user, client_id, size_bytes, now_ms)
 
     def fetched_ms(self, user: str, client_id: str, size_bytes: int, now_ms: int) -> int:
-        """How long who asks for so much must wait, and will not get it before. Who has not had anything of late gets it
-        in any case: else what is larger than the quota of all windows would never come."""
+        """The time that a client which asks for these bytes must wait for them. One that had nothing of late gets them
+        in any case: else an answer larger than the quota of all windows would never come."""
         limit = self._limits[Quota.FETCH].of(user, client_id)
         if limit is None:
             return 0
@@ -86,12 +86,12 @@ class Quotas:
         return UNBOUNDED if limit is None else int(min(limit.bound * self._windows_s, UNBOUNDED))
 
     def spent_ms(self, user: str, client_id: str, spent_ns: int, now_ms: int) -> int:
-        """How long who has taken so much time must wait: a window at most."""
+        """The time that a client which has taken this processor time must wait: a window at most."""
         wait_ms = self._wait_ms(Quota.REQUEST, user, client_id, spent_ns / NS_OF_A_PERCENT, now_ms)
         return min(wait_ms, self._window_ms)
 
     def connected_ms(self, host: str, now_ms: int) -> int:
-        """How long it takes to refuse a connection that is one too many; 0 for one that is not."""
+        """The time that refusing one connection too many takes; 0 where it is not too many."""
         bound = self._addresses.of(host) if self._addresses else None
         if bound is None:
             return 0
@@ -102,7 +102,7 @@ class Quotas:
         return wait_ms
 
     def note(self, kind: str, wait_ms: int) -> None:
-        """That somebody has to wait."""
+        """Count that a client has to wait."""
         self._metrics.throttled[kind] += 1
         self._metrics.throttled_ms[kind] += wait_ms
 

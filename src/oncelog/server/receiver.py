@@ -1,4 +1,4 @@
-"""What a connection receives: where bytes go, and which of them wait.
+"""The bytes that a connection receives: where they go, and which of them wait.
 
 Bytes are received into a buffer that all connections share, and served where they lie; what is left of a chunk is kept
 by the connection. A frame too large for that gets a buffer of its own, out of a budget that all connections share, once
@@ -25,7 +25,7 @@ PROGRESS_BYTES = 16 * 1024  # less than this in STALLED_MS is none
 
 
 class Serving(Protocol):
-    """What the bytes are received for."""
+    """The receiver of the frames."""
 
     is_closing: bool
     is_serving: bool

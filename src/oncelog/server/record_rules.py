@@ -1,4 +1,4 @@
-"""What a topic asks of each record of a produced batch: a key where it is compacted, a time near the clock's.
+"""The demands of a topic on each record of a produced batch: a key where it is compacted, a time near the clock's.
 
 This is asked only about batches for compacted topics and for topics with `message.timestamp.before.max.ms`, and about
 those whose header promises a record from the future. That the body is records is known before.

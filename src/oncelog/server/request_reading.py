@@ -1,4 +1,4 @@
-"""What a request says: read by structs where its API has a reader for the usual one, else by kio."""
+"""The content of a request: read by structs where its API has a reader for the usual one, else by kio."""
 
 from typing import Any
 

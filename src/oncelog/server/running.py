@@ -119,7 +119,7 @@ def _call_when_over(until: Callable[[], object], call: Callable[[], object]) -> 
 
 
 def ready_line(service: Serving) -> str:
-    """What a person can use: where to connect to, and where the data is."""
+    """The line for a person: the addresses to connect to, and the data folder."""
     broker = service.broker
     line = f"oncelog listens on {broker.bound_addresses()} and keeps its data in {broker.settings.log_dir}"
     if service.metrics_port is not None and broker.settings.oncelog_metrics_listener is not None:

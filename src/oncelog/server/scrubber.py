@@ -188,7 +188,7 @@ class Scrubber:
             logger.warning("%s stays as it is: %s", self._path, error)
 
     def _stored(self) -> dict[str, Any]:
-        """What is stored of the round. Where it cannot be read a new round begins; nothing is lost by that."""
+        """The stored state of the round. Where it cannot be read a new round begins; nothing is lost by that."""
         empty = {"began_wall_ms": -1, "name": "", "offset": 0, "damage": []}
         try:
             state = json.loads(read_whole(self._disk, self._path))

@@ -1,5 +1,5 @@
-"""What `oncelog.secure=true` means for the settings that nobody gave: listeners with TLS and passwords, the certificate
-that `first_steps/` makes in the data folder, rights for its user, and for nobody else.
+"""The meaning of `oncelog.secure=true` for settings that were not given: listeners with TLS and passwords, the
+certificate that `first_steps/` makes in the data folder, rights for its user, and for nobody else.
 """
 
 from collections.abc import Iterator, Mapping

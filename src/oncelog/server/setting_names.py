@@ -1,4 +1,4 @@
-"""Which setting a written name means: one of the whole server, or of one listener alone."""
+"""The setting that a written name means: one of the whole server, or of one listener alone."""
 
 from oncelog.server.settings import SETTINGS
 from oncelog.settings import HIDDEN, Setting
@@ -26,7 +26,7 @@ def setting_named(written: str) -> Setting | None:
 
 
 class Given(dict[str, str]):
-    """What a start was given, by name. It may be printed: secrets are not shown."""
+    """The settings given at a start, by name. They may be printed: secrets are not shown."""
 
     def __repr__(self) -> str:
         return repr({name: shown(name, text) for name, text in self.items()})

@@ -188,7 +188,7 @@ def _pairs_that_clash(settings: Settings) -> list[tuple[bool, str]]:
 
 
 def _weaker(stronger: Mapping[str, str], layer: Mapping[str, str]) -> dict[str, str]:
-    """What of a weaker layer still counts."""
+    """The settings of a weaker layer that still count."""
     taken = set(stronger)
     for family in FAMILIES:
         if taken & set(family):

@@ -18,7 +18,7 @@ class Shares:
         self._held[host] += count
 
     def give_back(self, host: str, count: int = 1) -> None:
-        """What was taken before this process began is known to nobody."""
+        """Give back a share. Shares that were taken before this process began are not known."""
         self._held[host] -= count
         if self._held[host] <= 0:
             del self._held[host]

@@ -89,7 +89,7 @@ class Straight:
         self._socket.detach()
 
     def send(self, buffers: Sequence[Answer | Slice]) -> tuple[int, list[Answer]]:
-        """How many bytes the socket took at once, and the rest, read."""
+        """The number of bytes that the socket took at once, and the rest, read."""
         sent_bytes = 0
         last = len(buffers) - 1
         for number, each in enumerate(buffers):

@@ -109,7 +109,7 @@ class Throttle:
         return commit._replace(throttle_ms=wait_ms) if wait_ms else commit
 
     def timed(self, work: Any) -> Any:
-        """What is done in turns for its next request."""
+        """Work that is done in turns for its next request."""
         return Timed(work, self) if iscoroutine(work) else work
 
     def spend(self, spent_ns: int) -> None:
@@ -125,7 +125,7 @@ class Throttle:
 
 
 class Spending:
-    """What one request takes."""
+    """The cost of one request."""
 
     __slots__ = ("_clock", "_quotas", "_spent_ns", "_throttle", "_who")
 
@@ -146,7 +146,7 @@ class Spending:
         return self._quotas.most_fetched_bytes(*self._who)
 
     def answered(self, answer: Any, call: Call) -> Any:
-        """What the client is told; where it must wait, its connection stands still."""
+        """The answer with the time to wait in it; where the client must wait, its connection stands still."""
         now_ms = self._clock.now().monotonic_ms
         by_time_ms = self._quotas.spent_ms(*self._who, self._spent_ns, now_ms)
         by_bytes_ms = 0

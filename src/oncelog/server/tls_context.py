@@ -1,4 +1,4 @@
-"""What a listener needs to speak TLS, made of its settings: OpenSSL's context, and what is to be told a person.
+"""TLS of a listener, made of its settings: OpenSSL's context, and warnings for a person.
 
 OpenSSL reads a chain and its key from files alone. They go there by a file in memory where the system has such, or by
 one that only this user may read, for that moment.
@@ -84,7 +84,7 @@ def make_peer_context(listener: str, settings: Settings) -> ssl.SSLContext:
 
 
 def watched_files(settings: Settings) -> tuple[str, ...]:
-    """Which are looked at again while the server runs."""
+    """The files that are looked at again while the server runs."""
     return tuple(each for each in (settings.ssl_keystore_location, settings.ssl_truststore_location) if each)
 
 

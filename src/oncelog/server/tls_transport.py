@@ -234,7 +234,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._pause_or_resume()
 
     def _fill(self, established: ssl.SSLObject, buffer: memoryview) -> int:
-        """How many bytes went into the buffer. It is not kept: its owner may want to make it larger."""
+        """Fill the buffer; the number of bytes. The buffer is not kept: its owner may want to make it larger."""
         incoming, data = self._incoming, self._encrypted
         filled, room = 0, len(buffer)
         while filled < room:

@@ -120,7 +120,7 @@ class SignedTokens:
         return self._remembered(sha256(token.encode()).digest()) is not None
 
     async def until_read(self) -> None:
-        """What is being read is there."""
+        """Wait until the keys are there that are being read."""
         if self._reading is not None:
             await self._reading
 

@@ -85,7 +85,8 @@ class Partition:
             self.wake()
 
     def fate(self, end: End) -> Fate:
-        """What is deleted keeps what was safe before. Where another broker leads, nobody here can say."""
+        """The fate of a batch that ends there. A deleted topic keeps what was safe before; under another leader it is not
+        known here."""
         if not self.leads:
             return Fate.LOST
         fate = self.log.fate(end)

@@ -1,4 +1,4 @@
-"""What can be set on one topic: Kafka's names, the server settings that they fall back on, and what a log is given.
+"""The configs of one topic: Kafka's names, the server settings that they fall back on, and the configuration of a log.
 
 Every name of Apache Kafka 4.3 is taken, with the values that Kafka takes: a tool that copies a topic's settings sends
 them all, and where one is refused the topic is made without any. What has no meaning here is kept and shown.
@@ -176,7 +176,7 @@ def check(settings: Settings, configs: Mapping[str, str | None]) -> dict[str, st
 
 
 def log_config(settings: Settings, configs: Mapping[str, str]) -> LogConfig:
-    """What the log of a topic with these configs is to do, in the log's own words."""
+    """The configuration of a log for a topic with these configs, in the log's own words."""
     values: dict[str, Any] = effective(settings, configs)
     return LogConfig(
         segment_bytes=values["segment.bytes"],

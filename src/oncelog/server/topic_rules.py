@@ -1,4 +1,4 @@
-"""What Kafka allows a topic to be: its name, its partitions, where they lie. Pure."""
+"""Kafka's rules for topics: names, partitions, where they lie. Pure."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence

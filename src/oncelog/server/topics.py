@@ -244,7 +244,7 @@ class Topics(ABC):
         return (yield from self.creating(name, -1, {}, now))
 
     def replication_of(self, asked: int, assignment: Assignment | None) -> int:
-        """How many brokers get what is to be made."""
+        """The number of replicas for a new topic."""
         if assignment is not None:
             return len(assignment[0])
         return self.settings.default_replication_factor if asked == -1 else asked

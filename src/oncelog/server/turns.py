@@ -56,7 +56,7 @@ class Turns:
             self._begin(self._now_ms())
 
     def wait_first(self, callback: Callable[[], object]) -> None:
-        """What is short, and spares others their turns."""
+        """Put a short callback first: it spares others their turns."""
         if self._began_ms is None:
             self._begin(self._now_ms())
         self._waiting.appendleft(callback)
@@ -70,7 +70,7 @@ class Turns:
             await self.next()
 
     async def run(self, steps: Steps[Result], threads: Executor | None = None) -> Result:
-        """What the steps come to, as many in a turn as fit. What waits for the disk does so in a thread."""
+        """The result of the steps, as many in a turn as fit. Steps that wait for the disk do so in a thread."""
         failure: Exception | None = None
         try:
             while True:

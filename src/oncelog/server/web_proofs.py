@@ -1,4 +1,4 @@
-"""Who somebody is by a password or a token, where that is asked beside Kafka's protocol: on the page, and for metrics.
+"""Proofs by a password or a token, where they are asked for beside Kafka's protocol: on the page, and for metrics.
 
 A wrong password takes as long as a right one for nobody's name; a failure is answered late; and who fails too often,
 here or at a listener, is not looked at for a while. Who has proven it before waits for no guesser.
@@ -56,7 +56,7 @@ class WebProofs:
         return await self._proven(host, look, lambda: passwords.remembers(user, password), WRONG)
 
     async def of_token(self, host: str, tokens: SignedTokens, token: str) -> str:
-        """Whose it is. Raises `Unproven`."""
+        """The user that the token is of. Raises `Unproven`."""
 
         async def look() -> str:
             return (await tokens.check(token)).name

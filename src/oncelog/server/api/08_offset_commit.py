@@ -114,7 +114,7 @@ def _topic(wanted: Any, call: Call) -> Topic | None:
 
 
 def _may_read(wanted: Any, topic: Topic | None, call: Call) -> bool:
-    """What is named by an id that nothing has is not known, whatever anybody may."""
+    """Whether the client may read the topic. An id without a topic is unknown, whatever the client's rights."""
     name = topic.name if topic is not None else wanted.name if call.version < TOPIC_IDS else None
     return name is None or call.rights.may(Operation.READ, Resource.TOPIC, name)
 

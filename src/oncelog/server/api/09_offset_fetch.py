@@ -27,7 +27,7 @@ GROUP_ERROR = 2  # before this version an error of the group stands at each part
 
 
 class Read(NamedTuple):
-    """What was read of a group, and the epoch in which it was coordinated here then."""
+    """The offsets read from a group, and the epoch in which it was coordinated here then."""
 
     wanted: Any
     error: ErrorCode

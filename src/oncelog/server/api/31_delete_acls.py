@@ -32,7 +32,7 @@ async def handle(request: Any, call: Call) -> Any:
 
 
 async def _delete(filters: tuple[Any, ...], call: Call) -> list[Found]:
-    """What is found by several filters is told to each, as in Kafka."""
+    """A rule that several filters find is in the answer of each, as in Kafka."""
     run = call.broker.turns.run
     await run(refreshing(call))
     found = list(await call.each(filters, lambda asked: _find(asked, call)))

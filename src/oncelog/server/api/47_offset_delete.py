@@ -44,7 +44,7 @@ async def handle(request: Any, call: Call) -> Any:
 
 
 def _delete(group_id: str, topic: str, partitions: list[int], errors: list[ErrorCode], call: Call) -> ErrorCode:
-    """What concerns one partition alone goes to `errors`."""
+    """The refusal of the whole topic; that of each partition goes to `errors`."""
     groups = call.broker.groups
     error = ErrorCode.group_subscribed_to_topic if groups.groups[group_id].is_subscribed_to(topic) else ErrorCode.none
     there = [call.broker.topics.partition(topic, each) is not None for each in partitions]

@@ -62,7 +62,7 @@ async def handle(request: Any, call: Call) -> Any:
 
 
 async def _wanted(request: Any, call: Call, refused: Refusals) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What may be done, by user; a user that is named twice is left as it is."""
+    """The changes that may be made, by user; a user that is named twice is left as it is."""
     deletions: dict[str, Any] = {}
     upsertions: dict[str, Any] = {}
     turns, users = call.broker.turns, call.broker.users.now

@@ -58,8 +58,8 @@ async def _beat(request: Any, call: Call) -> BeatAnswer:
 
 
 async def _find(pattern: str | None, may_know: MayKnow, call: Call) -> Found | None:
-    """What the pattern finds of many topics. Some may come while a thread looks for them: the member's next heartbeat
-    looks again."""
+    """The topics that the pattern finds among many. Some may come while a thread looks for them: the member's next
+    heartbeat looks again."""
     finding = call.broker.groups.consumer.finding
     work = finding.work(pattern)
     if work is not None:

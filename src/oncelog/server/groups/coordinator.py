@@ -322,7 +322,7 @@ class GroupCoordinator:
             return refusal.code
 
     def forgetting(self, topic: str, now: Now) -> Pauses:
-        """What was committed for a topic that is gone would be wrong for the next one of its name. Until this ends
+        """Forget the offsets of a topic that is gone: they would be wrong for the next one of its name. Until this ends
         there is none, so nobody commits for it. Of groups that another broker coordinates it does so."""
         yield from self._forgetting.of_topic(topic, now)
 

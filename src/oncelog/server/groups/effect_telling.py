@@ -1,4 +1,4 @@
-"""How those who wait hear what a group has for them."""
+"""News from a group to those who wait for them."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What members of the classic protocol tell each other through their group, where they are consumers: what one reads
+"""Messages of members of the classic protocol to each other, where they are consumers: what one reads
 and has (ConsumerProtocolSubscription) and what it is to have (ConsumerProtocolAssignment).
 
     subscription  version int16, topics, user data; 1: topics and partitions that it has; 2: generation int32; 3: rack

@@ -1,4 +1,4 @@
-"""What nobody will ask for again is taken out of the log and of memory: expired offsets, those of deleted topics, void
+"""Outdated entries go from the log and from memory: expired offsets, those of deleted topics, void
 groups. Another broker does it for the groups that it coordinates.
 """
 

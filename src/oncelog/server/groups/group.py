@@ -108,7 +108,7 @@ class Group:
 
     @property
     def held_bytes(self) -> int:
-        """What clients made it keep, about."""
+        """The bytes that clients made it keep, about."""
         pending = MEMBER_BYTES * len(self._deadlines.ids_ms)
         return pending + (self.members.held_bytes + self._assigned_bytes if self.members else 0)
 
@@ -220,7 +220,7 @@ class Group:
         return left, self._outbox.take()
 
     def stored(self, pending: Assigned | Replaced, error: ErrorCode, now: Now) -> list[Effect]:
-        """What was to be stored is stored, or could not be."""
+        """Take in that changes were stored, or could not be."""
         if isinstance(pending, Assigned):
             self._rebalance.assigned(pending, error, now)
         else:

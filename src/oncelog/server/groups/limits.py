@@ -1,4 +1,4 @@
-"""What the settings let groups be, in both protocols; and where a group of KIP-848 has configs of its own, those."""
+"""The limits of groups by the settings, in both protocols; for a group of KIP-848 with configs of its own, by those."""
 
 from oncelog.security.documents import Document, Kind
 from oncelog.server.group_configs import NOTHING, Own, effective, own_of

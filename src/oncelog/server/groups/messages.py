@@ -1,4 +1,4 @@
-"""What goes into a group and what comes out of it: values only, so that a test can write them down.
+"""The inputs and outputs of a group: values only, so that a test can write them down.
 
 A `Waiter` stands for a request whose answer may come later. The group never looks into it; it hands it back with
 the answer. Times are monotonic milliseconds unless a name says otherwise. Of what a group says for each of its members
@@ -133,7 +133,7 @@ class StoredMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredGroup:
-    """What `__consumer_offsets` keeps of a group: Kafka's GroupMetadataValue."""
+    """A group's record in `__consumer_offsets`: Kafka's GroupMetadataValue."""
 
     protocol_type: str
     generation: int
@@ -144,7 +144,7 @@ class StoredGroup:
 
     @property
     def said_bytes(self) -> int:
-        """What its members say of themselves and are assigned: nearly all of it where it is large."""
+        """The bytes of its members' words and assignments: nearly all of it where it is large."""
         return sum([len(each.subscription) + len(each.assignment) for each in self.members])
 
     @property

@@ -1,4 +1,4 @@
-"""What groups are in memory, as far as it moves with the partitions of `__consumer_offsets`: see `server/moves.py`."""
+"""The part of groups' memory that moves with the partitions of `__consumer_offsets`: see `server/moves.py`."""
 
 from collections.abc import Callable, Iterable
 from struct import error as StructError
@@ -56,7 +56,7 @@ class GroupMemory:
 
 
 class FoundGroups:
-    """What a partition holds, beside offsets. A group that has offsets and no record of its own is one of simple
+    """The content of a partition, beside offsets. A group that has offsets and no record of its own is one of simple
     consumers."""
 
     def __init__(self, memory: GroupMemory, partition: Partition) -> None:

@@ -33,7 +33,7 @@ class Offsets:
         partitions[partition] = committed
 
     def growth_bytes(self, group_id: str, committed: Mapping[TopicPartition, CommittedOffset]) -> int:
-        """How many bytes more would be held with these."""
+        """The bytes that these would add."""
         return sum(size_bytes_of(each) - size_bytes_of(self.get(group_id, *at)) for at, each in committed.items())
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
@@ -95,7 +95,7 @@ def size_bytes_of(committed: CommittedOffset | None) -> int:
 def expired(
     group: Group | ConsumerGroup, offsets: Offsets, among: Iterable[TopicPartition], retention_ms: int, wall_ms: int
 ) -> list[TopicPartition]:
-    """What `offsets.retention.minutes` takes from this group (KIP-211), of what it has committed there.
+    """The offsets of this group that `offsets.retention.minutes` removes (KIP-211).
 
     The offsets of a group without members age from when the last member left; those of consumers that manage
     themselves, and of topics that a stable group is no longer subscribed to, from when they were committed. Where

@@ -1,4 +1,4 @@
-"""What a group has to say: answers to those who wait, and what is to be stored, in order."""
+"""The output of a group: answers to those who wait, and changes to be stored, in order."""
 
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.member import Member, Members

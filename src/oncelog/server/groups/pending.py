@@ -22,7 +22,7 @@ class PendingOffsets:
         self.held_bytes = 0  # about
 
     def growth_bytes(self, pid: int, group_id: str, committed: Committed) -> int:
-        """How many bytes more would be held with these."""
+        """The bytes that these would add."""
         known = self._of_pid.get(pid, {}).get(group_id, {})
         return sum(size_bytes_of(each) - size_bytes_of(known.get(at)) for at, each in committed.items())
 
@@ -35,8 +35,8 @@ class PendingOffsets:
         self._pids_of.setdefault(group_id, set()).add(pid)
 
     def take(self, pid: int, belongs: Callable[[str], bool]) -> Iterator[tuple[str, Committed]]:
-        """What the producer's transaction has committed for those groups, which has ended. Others may change what is
-        here between two groups."""
+        """The offsets that a transaction of the producer, now over, has committed for those groups. Others may change
+        what is here between two groups."""
         for group_id in [each for each in self._of_pid.get(pid, ()) if belongs(each)]:
             if group_id in self._of_pid.get(pid, ()):
                 void = self._void.get(group_id)

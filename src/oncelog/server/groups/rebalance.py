@@ -1,4 +1,4 @@
-"""How a group goes from state to state and from generation to generation, and who its members are meanwhile."""
+"""A group's way from state to state and from generation to generation, and its members meanwhile."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -285,13 +285,13 @@ class Rebalance:
 
     @property
     def topics(self) -> frozenset[str] | None:
-        """What this generation is subscribed to."""
+        """The topics that this generation is subscribed to."""
         return _topics(ref(self, _let_go), self.generation)
 
     # Answers
 
     def current_generation(self, member: Member, *, for_leader: bool, skip_assignment: bool = False) -> JoinAnswer:
-        """What a member is told of this generation; the list of all goes to the leader only."""
+        """The answer to a member that joins this generation; the list of all goes to the leader only."""
         listed = for_leader and member.member_id == self.leader
         return JoinAnswer(  # for each of thousands at a time: names would take as long again
             ErrorCode.none,

@@ -137,7 +137,7 @@ class GroupStore:
         return settled
 
     def tombstones(self, group: AnyGroup) -> list[KeyValue]:
-        """What takes its own records out of the log."""
+        """The records that take the group's own records out of the log."""
         if isinstance(group, ConsumerGroup):
             return [encode(group.group_id, each) for each in group.sharing.tombstones()]
         return [(records.encode_group_key(group.group_id), None)]
@@ -151,7 +151,7 @@ class GroupStore:
         return ErrorCode.none if partition is None else self._settled_at(partition, partition.log.end)
 
     def refusal(self, group_id: str) -> ErrorCode:
-        """Why nobody can say, now, what the group has stored, or add to it."""
+        """The reason why nobody can say now what the group has stored, or add to it."""
         return ErrorCode.not_coordinator if group_id in self._going else self.topic.refusal(group_id)
 
     def epoch_of(self, group_id: str) -> int | None:

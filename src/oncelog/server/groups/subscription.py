@@ -31,8 +31,8 @@ def subscribed_topics(protocol_type: str | None, metadatas: Iterable[bytes]) -> 
 
 
 def _add_topics(topics: set[str], metadata: bytes, most: int) -> int:
-    """How many more may be looked at. Every version of a ConsumerProtocolSubscription begins like version 0: its
-    version, then the topics' names."""
+    """The number of names that may still be looked at. Every version of a ConsumerProtocolSubscription begins like
+    version 0: its version, then the topics' names."""
     at = _int16.size
     count: int = _int32.unpack_from(metadata, at)[0]
     if count > most:

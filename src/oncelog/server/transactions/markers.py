@@ -31,7 +31,7 @@ _FENCED = (ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_f
 
 
 class Marking(NamedTuple):
-    """What one marker says."""
+    """The content of one marker."""
 
     pid: int
     epoch: int

@@ -33,8 +33,8 @@ class Verifying:
     async def ask(
         self, transactional_id: str, pid: int, epoch: int, places: Sequence[TopicPartition], *, adds: bool
     ) -> Errors:
-        """What its coordinator says of each. While the transaction before is ending, partitions of the next are added a
-        little later: a client that is told so may wait for seconds before it asks again."""
+        """The coordinator's answer about each place. While the transaction before is ending, partitions of the next are
+        added a little later: a client that is told so may wait for seconds before it asks again."""
         if self._is_off and not adds:
             return dict.fromkeys(places, ErrorCode.none)
         found: Errors = {}
@@ -119,7 +119,7 @@ class Verifying:
 
 
 def told(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
-    """What a producer is told that may not go on."""
+    """The code for a producer that may not go on."""
     match error:
         case ErrorCode.producer_fenced:
             return ErrorCode.invalid_producer_epoch

@@ -1,4 +1,4 @@
-"""Who is to have which partition: Kafka's assignors `uniform` and `range`. Racks change nothing, as in Kafka since 4.0.
+"""The owners of partitions, by Kafka's assignors `uniform` and `range`. Racks change nothing, as in Kafka since 4.0.
 
 `uniform` gives all members as many partitions as can be, give or take one, and leaves them what they have where it can.
 `range` gives each member a run of neighbours of each topic, so that the same partitions of several topics meet; static
@@ -89,8 +89,8 @@ def _uniform_alike(members: Sequence[Subscriber], counts: Counts) -> Shares:
 
 
 def _kinds(members: Iterable[Subscriber]) -> dict[frozenset[bytes], list[int]]:
-    """Where those stand that read the same. Thousands of members are of a few kinds, and it is these that each topic is
-    looked at with."""
+    """The places of members that read the same topics. Thousands of members are of a few kinds, and each topic looks at
+    these kinds only."""
     found: dict[frozenset[bytes], list[int]] = {}
     for at, member in enumerate(members):
         found.setdefault(member.topics, []).append(at)
@@ -127,7 +127,7 @@ def _uniform_unlike(members: Sequence[Subscriber], counts: Counts) -> Shares:
 
 
 class _Loads:
-    """How many places each member is to have, and who has fewest of those that read a topic.
+    """The number of places of each member, and the member with fewest among the readers of a topic.
 
     The members of a kind are a heap. One that has another load by now stands there with that, too."""
 
@@ -152,7 +152,7 @@ class _Loads:
         return sorted(counts, key=lambda each: (counts[each], each))
 
     def give(self, topic_id: bytes, count: int, owner: dict[Place, str]) -> None:
-        """What nobody has."""
+        """Give out the places that nobody has."""
         heap = self._of(topic_id)
         for index in range(count):
             place = Place(topic_id, index)
@@ -160,7 +160,7 @@ class _Loads:
                 owner[place] = self._add(heap)
 
     def even_out(self, topic_id: bytes, count: int, owner: dict[Place, str]) -> int:
-        """How many have moved."""
+        """Even out the places of a topic; the number of places that have moved."""
         heap, load = self._of(topic_id), self._load
         moved = 0
         for index in range(count):

@@ -187,7 +187,8 @@ class ConsumerGroups:
             self._noted(group)
 
     def _change(self, group: ConsumerGroup, now: Now, work: Callable[[], C], *, goes_on: bool = False) -> C:
-        """What cannot be stored has not happened. Where it is too much, who `goes_on` does so with what it has."""
+        """Do the work; a change that cannot be stored is taken back. Where it is too large, one that `goes_on` is tried
+        again."""
         try:
             return work()
         except BaseException as refusal:
@@ -223,7 +224,7 @@ class ConsumerGroups:
         return self._put(group, (), topics, now)
 
     def _more_bytes(self, group_id: str, beat: Beat) -> int:
-        """How many bytes more are to be remembered, where a member says more than before."""
+        """The bytes to be remembered beyond those of before, where a member says more."""
         group = self.get(group_id)
         said = None if group is None else group.members.said.get(beat.member_id)
         return beat.said_bytes - (0 if said is None else MEMBER_BYTES + said.held_bytes)

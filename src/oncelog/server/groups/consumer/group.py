@@ -255,7 +255,8 @@ def _unknown(member_id: str, group_id: str) -> KafkaError:
 
 
 def _check_epoch(beat: Beat, current: Current) -> None:
-    """Whose last answer was lost says the epoch before; nothing but what it has then tells whether it may go on."""
+    """A member whose last answer was lost says the epoch before: only the places that it has tell whether it may go
+    on."""
     if beat.epoch == current.epoch or beat.epoch == JOINS:
         return
     may_be_lost = beat.epoch == current.previous_epoch and beat.epoch < current.epoch

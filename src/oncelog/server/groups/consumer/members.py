@@ -1,4 +1,4 @@
-"""What a group of KIP-848 keeps: who its members are, where each stands and what each is to have.
+"""The state of a group of KIP-848: its members, how far each has come, and the places that each is to have.
 
 It changes by `Change`s alone, in the order in which they are stored. Those of one request are taken back together where
 they could not be stored.
@@ -111,7 +111,7 @@ class Members:
 
     @property
     def names(self) -> int:
-        """How many names of topics are to be looked at: `MOST_SUBSCRIBED`."""
+        """The number of topic names that are to be looked at: `MOST_SUBSCRIBED`."""
         found = sum([max(len(each.topics), PATTERN_NAMES) for each in self.patterns.values()])
         return sum(map(len, self._subscriptions)) + found
 
@@ -131,7 +131,7 @@ class Members:
 
     @property
     def assignor(self) -> str | None:
-        """What most members ask for that ask for one."""
+        """The assignor that most members ask for, of those that ask for one."""
         return max(sorted(self._assignors), key=self._assignors.__getitem__, default=None)
 
     def support_classic(self, names: Iterable[str]) -> bool:
@@ -175,7 +175,7 @@ class Members:
             self._put_pattern(*change)
 
     def _former(self, change: Change) -> Change:
-        """What brings back what the change replaces."""
+        """The change that brings back what this one replaces."""
         if isinstance(change, MemberCurrent):
             return MemberCurrent(change.member_id, self.current.get(change.member_id))
         if isinstance(change, Target):

@@ -1,4 +1,4 @@
-"""Which topics the patterns of members find: what takes long is found by a thread, before the heartbeat needs it."""
+"""The topics that members' patterns find: a thread does the long searches, before the heartbeat needs them."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class Finding:
             self._kept.popitem(last=False)
 
     def kept(self, pattern: str) -> Found | None:
-        """What was found of many topics, as they are or were a moment ago."""
+        """The topics that were found among many, as they are or were a moment ago."""
         return self._kept.get(pattern) if len(self._topics.all()) > FEW_TOPICS else None
 
     def find(self, pattern: str) -> Found:

@@ -1,4 +1,4 @@
-"""How what a member says changes its group, whichever protocol it speaks: the group's epoch, what everybody is to have,
+"""The changes of a group by what a member says, in either protocol: the group's epoch, the places of all members,
 and how far the member itself has come. `reconciling.py` has the table of the last of these.
 """
 
@@ -74,7 +74,7 @@ class Sharing:
         return at == revision and is_recent and pattern in self.members.patterns
 
     def tombstones(self) -> Iterator[Change]:
-        """What takes the group out of the log."""
+        """The changes that take the group out of the log."""
         for member_id in list(self.members.said):
             yield MemberCurrent(member_id, None)
             yield Target(member_id, None)
@@ -92,8 +92,8 @@ class Sharing:
         self._small_ms = now.monotonic_ms + TOO_LARGE_MS
 
     def take_back(self, now: Now) -> None:
-        """What was done last could not be stored. Who was sent away by it has another session, and who is to give up
-        places again has its whole time for it."""
+        """The last changes could not be stored. A member that they removed gets a new session, and one that is to give
+        up places again has its whole time for it."""
         self.members.take_back()
         self.becomes_classic = False
         self._seen_revision, self._target_ms = -1, None
@@ -164,7 +164,7 @@ class Sharing:
         self.sessions.begin_acting(member_id, now.monotonic_ms + max(said.rebalance_timeout_ms, 0))
 
     def watch(self, member_id: str, said: Said, former: Current, current: Current, now: Now) -> None:
-        """How long it may take to give up what it must."""
+        """Set the time within which the member must give up places."""
         if current.state is not MemberState.UNREVOKED:
             self.sessions.acted(member_id)
         elif former != current:
@@ -209,7 +209,7 @@ class Sharing:
         self.members.do(GroupEpoch(self._next_epoch, topics_hash(self.members.topics, topics)))
 
     def _listen(self, member_id: str, said: Said, topics: KnownTopics, now: Now) -> bool:
-        """What it says, and what its pattern finds. True where what it reads has changed."""
+        """Take in what a member says, and what its pattern finds. True where its topics have changed."""
         before = self.members.said.get(member_id)
         is_bumped = is_new = before is None or not before.reads_like(said)
         names = self.members.names if is_new else 0

@@ -1,4 +1,4 @@
-"""How a member comes from the places that it has to those that it is to have: the table of KIP-848.
+"""A member's way from the places that it has to those that it is to have: the table of KIP-848.
 
     | the member is | and | then |
     |---|---|---|

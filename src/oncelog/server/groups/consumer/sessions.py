@@ -42,7 +42,7 @@ class Sessions:
             deadlines.pop(member_id, None)
 
     def passed(self, now_ms: int) -> Iterator[str]:
-        """Whose time is over, in the order of their deadlines; who is not asked for is found again."""
+        """Members whose time is over, in the order of their deadlines; one that is not taken here is found again."""
         while self._heap and self._heap[0][0] <= now_ms:
             noted_ms, member_id = heappop(self._heap)
             if self._noted_ms.get(member_id) != noted_ms:

@@ -1,4 +1,4 @@
-"""What a group of KIP-848 asks of the topics: their ids and how many partitions they have."""
+"""The topics, as a group of KIP-848 needs them: their ids and partition counts."""
 
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -12,7 +12,7 @@ class KnownTopic(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a pattern has found, of the topics as they were in that revision."""
+    """The topics that a pattern has found, as they were in that revision."""
 
     pattern: str
     revision: int

@@ -1,4 +1,4 @@
-"""What goes into a group of KIP-848, what comes out of it, and what it keeps: values only.
+"""The inputs, outputs and state of a group of KIP-848: values only.
 
 A group changes by `Change`s alone, and each of them is one record of `__consumer_offsets`: what was stored, read back
 in its order, is the group. None in the place of a value takes it away.
@@ -80,7 +80,7 @@ class Classic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What a member says of itself."""
+    """A member's words about itself."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -123,7 +123,7 @@ NEW = Current(assigned={}, revoking={})
 
 
 class Resolved(NamedTuple):
-    """Which topics a pattern has found."""
+    """The topics that a pattern has found."""
 
     topics: frozenset[str]
     version: int
@@ -181,7 +181,7 @@ class Beat:
 
     @property
     def said_bytes(self) -> int:
-        """What may have to be remembered of it, about."""
+        """The bytes that may have to be remembered of it, about."""
         if self.epoch != JOINS and self.topics is None and self.pattern is None:
             return 0
         return MEMBER_BYTES + sum(map(len, self.topics or ())) + NAME_BYTES * len(self.topics or ())
