@@ -85,8 +85,8 @@ class Partition:
             self.wake()
 
     def fate(self, end: End) -> Fate:
-        """The fate of a batch that ends there. A deleted topic keeps what was safe before; under another leader it is not
-        known here."""
+        """The fate of a batch that ends there. A deleted topic keeps what was safe before; under another leader it
+        is not known here."""
         if not self.leads:
             return Fate.LOST
         fate = self.log.fate(end)
