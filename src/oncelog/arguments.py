@@ -1,7 +1,7 @@
-"""What a program gives at a public door, looked at before anything is done with it.
+"""The arguments at a public door, checked before anything is done with them.
 
-What is of another kind is a TypeError, what is out of bounds a ValueError: one sentence that says what to give. What
-was given is named by its type alone, since a password may stand in it.
+A value of another kind is a TypeError, one out of bounds a ValueError: one sentence that says what to give. The value
+is named by its type alone, since a password may stand in it.
 """
 
 from numbers import Real

@@ -148,7 +148,7 @@ class Server:
 
     @property
     def client_config(self) -> dict[str, str]:
-        """How a client gets in, by librdkafka's names, which are also those of oncelog's client."""
+        """The properties that a client needs, by librdkafka's names, which are also those of oncelog's client."""
         config = {"bootstrap.servers": self.bootstrap_servers}
         properties = getattr(self._parent or self._serving, "client_properties", {})
         return {**properties, **config}
@@ -377,8 +377,8 @@ def _text(name: str, value: object) -> str:
 
 
 def change_users_at(where: str, change: Change) -> Document:
-    """What they are afterwards. Of a cluster, whether its brokers are up or not. How to reach ZooKeeper the environment
-    may say. Raises SettingsError, TreeError, and what `change` raises."""
+    """The users after the change. Of a cluster, whether its brokers are up or not. How to reach ZooKeeper the
+    environment may say. Raises SettingsError, TreeError, and what `change` raises."""
     settings = read_settings({}, environ=os.environ)
 
     async def run() -> Document:

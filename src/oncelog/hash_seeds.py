@@ -40,7 +40,7 @@ with open(answer, "w") as out:
 
 
 class HashDependent(AssertionError):
-    """What a flow writes differs from one process to the next."""
+    """The outputs of a flow differ from one process to the next."""
 
 
 def check_hash_seeds(simulated: Callable[[], Any], seeds: Sequence[int] = SEEDS, timeout_s: float = TIMEOUT_S) -> None:

@@ -251,7 +251,7 @@ def _codes(its_shape: Shape) -> str:
 
 
 def _known() -> bytes:
-    """What arrays are known by: their type, and what numpy keeps once of each kind of number."""
+    """The marks of arrays: their type, and the object that numpy keeps once for each kind of number."""
     import numpy as np
 
     kinds = [np.dtype(each) for each in KINDS]

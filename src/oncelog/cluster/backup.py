@@ -138,7 +138,7 @@ def _copy_files(disk: Disk, old: str, new: str, names: list[str]) -> int:
 
 
 def _facts(disk: Disk, folder: str, names: list[str]) -> dict[str, object]:
-    """What compaction changes of files that are there: the sizes of closed segments, and its own notes. These may come
+    """The facts about files that compaction changes: the sizes of closed segments, and its own notes. These may come
     to be meanwhile: the first compaction makes them, and may take up a segment that was not closed before."""
     if any(name.endswith(SWAP) for name in names):
         raise Changed

@@ -113,7 +113,7 @@ class ClusterBroker:
         return None if member is None else self._links.address(member)
 
     def _gone(self, topic: str) -> None:
-        """What was committed for it would be wrong for the next one of its name."""
+        """Forget the offsets of a topic that is gone: they would be wrong for the next one of its name."""
         broker = self.broker
         broker.turns.go_through(broker.groups.forgetting(topic, broker.clock.now()))
         self._remove_deleted()

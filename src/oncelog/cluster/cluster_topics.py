@@ -73,7 +73,7 @@ class ClusterTopics(Topics):
         *,
         stayed_up: bool,
     ) -> None:
-        """Which topics there are is not known yet."""
+        """The topics that there are, not known yet."""
         super().__init__(settings, disk, new_producers, stayed_up=stayed_up, replicated=self.HAVE_COPIES)
         self._catalog: Catalog | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -1,4 +1,4 @@
-"""What stands in the tree, as JSON that a person can read: a document for each topic, and one for each broker."""
+"""The documents in the tree, as JSON that a person can read: one for each topic, and one for each broker."""
 
 import json
 from collections.abc import Callable, Mapping

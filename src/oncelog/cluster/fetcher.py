@@ -1,4 +1,4 @@
-"""What this broker copies from one other that leads: two connections, with one Fetch at a time on each.
+"""The copying from one other broker that leads: two connections, with one Fetch at a time on each.
 
 The supervisor says which partitions are followed there; each has a `Replica`, which knows what to ask and what to do
 with an answer.
@@ -111,7 +111,7 @@ class _Line:
         return self._times * MAX_WAIT_MS
 
     def wait_ms(self) -> int:
-        """How long a fetch may wait: not longer than one of them has to before it is asked for again."""
+        """The time that a fetch may wait: no longer than until one of its partitions is asked for again."""
         now_s = asyncio.get_running_loop().time()
         left_s = (until_s - now_s for until_s in self.followed.values() if until_s > now_s)
         return min([self.most_wait_ms, *(int(each * 1000) + 1 for each in left_s)])

@@ -309,7 +309,7 @@ def refuse_unused(disk: Disk, folder: str) -> None:
 
 
 def read_state(disk: Disk, folder: str) -> dict[str, Any]:
-    """What the file says, checked and brought up to date. Raises DamagedFolder and UnfitFolder."""
+    """The state in the file, checked and brought up to date. Raises DamagedFolder and UnfitFolder."""
     path = f"{folder}/{META_FILE}"
     if not disk.exists(path):
         partitions = _partitions(disk, folder)

@@ -62,7 +62,7 @@ def check_folder(
 
 
 def _refusal(disk: Disk, path: str) -> str:
-    """Why nothing can be read there; empty where it can."""
+    """The reason why nothing can be read there; empty where it can."""
     try:
         disk.listdir(path)
     except NotADirectoryError:

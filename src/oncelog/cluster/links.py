@@ -1,4 +1,4 @@
-"""How a broker reaches the others: by which of their listeners, by TLS or not, and by which proof that it is one."""
+"""The links of a broker to the others: their listener, TLS or not, and the proof that it is a broker."""
 
 import asyncio
 import secrets

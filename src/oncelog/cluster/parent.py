@@ -240,7 +240,7 @@ class Parent:
         return [node_id for node_id, process in list(self._processes.items()) if process.poll() is not None]
 
     def topics(self) -> dict[str, tuple[Leadership, ...]]:
-        """Who leads each partition, and who is in sync, as the brokers have agreed by now."""
+        """The leader of each partition, and the brokers in sync, as the brokers have agreed by now."""
 
         async def read() -> dict[str, tuple[Leadership, ...]]:
             async with in_session(self._agreed, REACHED_S) as tree:
@@ -313,7 +313,7 @@ class Parent:
         return self._folder / str(node_id) / LOG_FILE
 
     def _descriptors(self) -> tuple[int, ...]:
-        """That it is given."""
+        """The descriptors that it is given."""
         return ()
 
     # One of them
@@ -399,7 +399,7 @@ def _socket_below(folder: Path) -> tuple[str, str | None]:
 
 
 def copies(brokers: int) -> dict[str, str]:
-    """What topics get where nothing says otherwise: one broker may be lost."""
+    """The default settings of topics: one broker may be lost."""
     if not 1 <= brokers <= MOST_BROKERS:
         raise SettingsError(f"{brokers} brokers: expected 1 to {MOST_BROKERS}")
     factor = min(brokers, 3)

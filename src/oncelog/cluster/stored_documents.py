@@ -29,8 +29,8 @@ TRIES = 100  # each that fails is a change of somebody else that is made; a brok
 
 
 def change_in_folder(folder: str, kind: Kind, change: Change) -> Document:
-    """What it is afterwards. Raises FolderInUse where a server runs, and what `change` and the start of a server
-    raise."""
+    """The document after the change. Raises FolderInUse where a server runs, and what `change` and the start of a
+    server raise."""
     lock = FolderLock(folder)
     try:
         if os.path.isdir(os.path.join(folder, TREE_FOLDER)):

@@ -1,4 +1,4 @@
-"""What this broker does about partitions: it reads what the brokers have agreed on, opens what it is to have, leads or
+"""The work of a broker on its partitions: it reads what the brokers have agreed on, opens what it is to have, leads or
 follows, and says what should change.
 
 Everything that is decided is decided by the machines of `replication/`; here the tree is read and written, and time

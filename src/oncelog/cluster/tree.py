@@ -1,4 +1,4 @@
-"""What the brokers of a cluster agree by: a small tree of nodes, changed by compare-and-set alone.
+"""The tree that the brokers of a cluster agree by: small, and changed by compare-and-set alone.
 
     /nodes/N  /topics/T  /pids/{leased,kafka}  /gone/ID  /config
     /live/N                                                        of a session, and gone with it
@@ -68,7 +68,7 @@ Change = Check | Put | PutEphemeral | Remove
 
 
 class TreeError(Exception):
-    """What was asked for was not answered with success."""
+    """A request to the tree was not answered with success."""
 
 
 class Outdated(TreeError):
@@ -133,7 +133,7 @@ class Tree(Protocol):
         ...
 
     async def children(self, folder: str, *, within_s: float = WITHIN_S) -> dict[str, Node]:
-        """What is in a folder, such as "/topics", by name. Each node as by `get`, not all of one moment."""
+        """The nodes in a folder, such as "/topics", by name. Each node as by `get`, not all of one moment."""
         ...
 
     async def close(self) -> None:

@@ -44,7 +44,7 @@ class Own(Protocol):
 
     @property
     def earlier_pids(self) -> GrantHistory:
-        """Which were granted when, as far as this broker may go by that."""
+        """The grants of pids and their times, as far as this broker may go by them."""
         ...
 
     def join(self, cluster_id: str) -> None: ...
@@ -83,7 +83,7 @@ class TreeCluster:
 
     @property
     def pid_secret(self) -> str:
-        """What this comes to is not the brokers' secret itself: it is used as a key for something else alone."""
+        """A secret for pids. It is made of the brokers' secret, and used as a key for nothing else."""
         return self.secret
 
     # Among others

@@ -1,4 +1,4 @@
-"""What goes over the tree's socket: a frame is a head, which is JSON, and behind it the values that the head speaks of.
+"""The frames on the tree's socket: each is a head, which is JSON, and behind it the values that the head names.
 
     length of the head, length of the values (4 bytes each, big-endian), head, values
 
@@ -41,7 +41,7 @@ Head = list[Any]
 
 
 class BadFrame(Exception):
-    """What came is no frame; nothing behind it can be read either."""
+    """Bytes that are no frame; nothing behind them can be read either."""
 
 
 class Frame(NamedTuple):

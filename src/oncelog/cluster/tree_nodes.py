@@ -51,7 +51,7 @@ class Nodes:
                 yield f"/{folder}/{name}" if folder else f"/{name}", stored
 
     def judge(self, changes: Sequence[Change], session: int) -> Writes:
-        """What is to be written; nothing is yet. Raises `Outdated` and `Refused`."""
+        """The writes that the changes need; nothing is written yet. Raises `Outdated` and `Refused`."""
         writes: dict[str, Stored | None] = {}
         for change in changes:
             path = change.path
@@ -94,7 +94,7 @@ class Nodes:
         return len(coming) - len(there), _size_of(coming) - _size_of(there)
 
     def without(self, session: int) -> Writes:
-        """What is to be written when it is over."""
+        """The writes that end the session."""
         return {path: None for path, stored in self.items() if stored.owner == session}
 
 

@@ -57,11 +57,11 @@ class Kept(Protocol):
 
     @property
     def failure(self) -> str:
-        """Why nothing can be written any more."""
+        """The reason why nothing can be written any more."""
         ...
 
     def load(self) -> Iterable[tuple[str, Stored | None]]:
-        """What was written, in order. Raises `DamagedTree`."""
+        """The writes so far, in order. Raises `DamagedTree`."""
         ...
 
     def stage(self, writes: Writes) -> None:
@@ -171,7 +171,7 @@ class TreeStore:
         return None
 
     async def close(self) -> None:
-        """What was asked for is done first."""
+        """End, after all work that was asked for."""
         while (task := self._work) is not None:
             await task
         await self._kept.close()

@@ -77,7 +77,8 @@ _NONE = "there is no connection to the tree; nothing was sent"
 
 
 class SaidOnce(logging.Filter):
-    """What kazoo says of each try to connect, ten times a second, is said once, until there is a connection."""
+    """A filter: kazoo's line about each try to connect, ten times a second, is let through once until there is a
+    connection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -271,7 +272,7 @@ class _Session:
             self.look_at_everything()
 
     def _current(self) -> int | None:
-        """Whose session it is that what is asked now goes out in at once."""
+        """The session that a request made now goes out in."""
         known = self._client.client_id
         return None if known is None else known[0]
 

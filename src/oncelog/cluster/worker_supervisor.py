@@ -1,4 +1,4 @@
-"""What a worker does about the partitions of a folder that it shares: it opens those that are to be its own, once
+"""The work of a worker on the partitions of a folder that it shares: it opens those that are to be its own, once
 nobody else has them, and lets go of the others. What is decided, `replication/sharing.py` decides."""
 
 import asyncio

@@ -1,4 +1,4 @@
-"""How a broker comes to ZooKeeper, and who may read what it writes there: TLS, a user, and nodes of that user alone.
+"""The security of a broker's connection to ZooKeeper: TLS, a user, and nodes that only this user may read.
 
 What brokers agree on names users and what they may do, so a user that may write there may do everything.
 """

@@ -1,4 +1,5 @@
-"""Which batches of a log a request needs, told by their headers, and their bytes. On the loop, which owns the logs."""
+"""The batches of a log that a request needs, found by their headers, and their bytes. On the loop, which owns the
+logs."""
 
 from itertools import islice
 from typing import NamedTuple

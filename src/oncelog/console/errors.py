@@ -1,4 +1,4 @@
-"""What a request of the page is refused with."""
+"""Refusals of a request of the page."""
 
 
 class Refused(Exception):

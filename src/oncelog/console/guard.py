@@ -1,4 +1,4 @@
-"""Who may ask the page, and what browsers are told to keep apart from it.
+"""The guard of the page: the requests that it takes, and what browsers are told to keep apart from it.
 
 Other pages in the same browser can knock here, too: one by a name of its own that suddenly points here (DNS rebinding),
 one by a request across origins. So a request must name this host by an address, `localhost`, or a name of its own, and

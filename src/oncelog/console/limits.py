@@ -1,4 +1,4 @@
-"""What one request of the page may cost, and how it leaves turns of the server's event loop to others."""
+"""The cost that one request of the page may have, and the turns of the server's event loop that it leaves to others."""
 
 from collections.abc import AsyncIterator, Iterable
 from typing import Final, TypeVar

@@ -1,4 +1,4 @@
-"""What a request asks for, read from its query string, and the page of a list that it wants."""
+"""The query of a request, read from its query string, and the page of a list that it wants."""
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice

@@ -11,7 +11,7 @@ from oncelog.records.read import Record, batch_header, body_of, field_end, numbe
 
 @dataclass(slots=True)
 class Budget:
-    """What one answer may cost in all: each batch has bounds of its own, but a hundred bombs are too many."""
+    """The cost of one answer in all: each batch has bounds of its own, but a hundred bombs are too many."""
 
     unfolded_bytes: int = 2 * UNFOLDED_BYTES
     records: int = 2 * MOST_WALKED

@@ -81,7 +81,7 @@ class Console:
 
     @property
     def address(self) -> str:
-        """What a person opens."""
+        """The address that a person opens."""
         host = "127.0.0.1" if self._host in WILDCARDS else self._host
         scheme = "http" if self._doorway is None else "https"
         return f"{scheme}://{bracketed(host)}:{self.port}/"
@@ -106,7 +106,7 @@ def own_names(host: str, broker: Broker) -> frozenset[str]:
 
 
 def beside(host: str, port: int, faults: Faults | None = None) -> Callable[[Broker], AbstractAsyncContextManager[str]]:
-    """What `running.serve` keeps up while the server runs."""
+    """The context that `running.serve` keeps up while the server runs."""
 
     @asynccontextmanager
     async def running(broker: Broker) -> AsyncIterator[str]:

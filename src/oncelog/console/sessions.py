@@ -1,4 +1,5 @@
-"""Who has signed in: by a token of chance that the browser keeps in a cookie, and of which only the hash is here.
+"""The sessions of users who have signed in: each has a token of chance that the browser keeps in a cookie, and of which
+only the hash is here.
 
 A session ends by itself after half a day, or an hour in which nothing was asked; and at once where its user is removed
 or gets another password. Their number has a bound: of one user's the oldest goes, so that nobody shuts others out.

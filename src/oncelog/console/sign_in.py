@@ -92,7 +92,7 @@ class SignIn:
         )
 
     async def _proven(self, request: Request) -> tuple[str, Document]:
-        """Whose name and password these are, by which state of the users. Raises `Refused`."""
+        """The user whose name and password these are, and the users as they were read. Raises `Refused`."""
         user, password = await _name_and_password(request)  # who sends it slowly takes nobody's place meanwhile
         try:
             return user, await self._proofs.of_password(_host(request), user, password)

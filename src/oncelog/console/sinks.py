@@ -72,7 +72,7 @@ async def sink_view(broker: Broker, query: Query) -> dict[str, Any]:
 
 
 async def _register(broker: Broker, name: str, most_bytes: int) -> SinkRegister | str:
-    """What the topic's records come to, or why that cannot be told."""
+    """The register in the topic, or the reason why it cannot be told."""
     found: SinkRegister | str | None = None
     for records in TAILS:
         tail = _tail(broker, name, records, most_bytes)

@@ -26,7 +26,7 @@ def visible(text: str) -> str:
 
 
 def name(text: str | None) -> str | None:
-    """What clients call themselves."""
+    """The name that a client gives itself, made visible and cut to its bound."""
     if text is None:
         return None
     return visible(text if len(text) <= NAME_BYTES else text[:NAME_BYTES] + "…")

@@ -1,4 +1,4 @@
-"""What a check has found."""
+"""The result of a check."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What release of Kafka a broker is, by the versions that it speaks. Pure."""
+"""The Kafka release of a broker, by the versions that it speaks. Pure."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""What a listener wants of its clients: TLS or none, a certificate, and which ways to prove who one is.
+"""The demands of a listener on its clients: TLS or none, a certificate, and the mechanisms to log in by.
 
 It is asked without being trusted: no password is sent, and its certificate is looked at and not relied on.
 """
@@ -47,7 +47,7 @@ class Wants:
 
     @property
     def remedy(self) -> str:
-        """What a client has to be told."""
+        """The options that a client needs."""
         options, file = f"-X security.protocol={self.protocol}", "a file with these by -F"
         if self.tls:
             options += " -X ssl.ca.location=.../authority.pem"
@@ -61,7 +61,7 @@ class Wants:
 
 
 async def wants_of(endpoints: Iterable[Endpoint], timeout_s: float, protocol: str) -> dict[Endpoint, Wants]:
-    """What the endpoints want that answer as a Kafka does. `protocol`: the client's security.protocol."""
+    """The demands of the endpoints that answer as a Kafka does. `protocol`: the client's security.protocol."""
     found: dict[Endpoint, Wants] = {}
     for endpoint in endpoints:
         wants = await asyncio.to_thread(listener_wants, endpoint.host, endpoint.port, timeout_s, protocol)

@@ -48,7 +48,7 @@ def check_java(environ: Mapping[str, str], is_wanted: bool) -> Finding:
 
 
 def check_unheeded(settings: Settings) -> Iterator[Finding]:
-    """What the server's start would warn of: a folder that was secured, and would be served plainly."""
+    """The warnings of the server's start: a folder that was secured, and would be served plainly."""
     words = unheeded(settings)
     kept = documents_of(RealDisk(), settings.log_dir) if words else {}
     for kind, each in words.items():

@@ -26,7 +26,7 @@ PURPOSES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """Where to look; tests look elsewhere."""
+    """The place to look for packages; tests look elsewhere."""
 
     requires: Callable[[str], Iterable[str]]
     version: Callable[[str], str]
@@ -38,7 +38,8 @@ class Installed:
             return None
 
     def needs(self, package: str, extra: str | None) -> Iterator[Requirement]:
-        """What a package needs for one of its extras, or without any; with what the extras named in there need."""
+        """The requirements of a package for one of its extras, or without any; those of the extras named in there,
+        too."""
         try:
             lines = list(self.requires(package))
         except metadata.PackageNotFoundError:

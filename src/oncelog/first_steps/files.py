@@ -39,7 +39,7 @@ class SecureFolder:
         self._server_file = self.path / KEYSTORE
 
     def make_certificates(self, names: frozenset[str], now_ms: int) -> bool:
-        """What is missing of them, or nears its end; whether the server's is a new one."""
+        """Make the certificates that are missing or near their end; whether the server's is a new one."""
         self.path.mkdir(0o700, parents=True, exist_ok=True)
         if self._server_file.exists():
             there = self._server_file.read_bytes()

@@ -1,4 +1,4 @@
-"""What a person is told once a server or a cluster that has secured itself is up: how to get in."""
+"""The words for a person once a server or a cluster that has secured itself is up: how to get in."""
 
 from oncelog.first_steps.files import SecureFolder
 from oncelog.server.secure import USER

@@ -34,7 +34,7 @@ class SecuredService(Service):
         self.broker.housekeeping.every(RENEWAL_LOOK_MS, self.renew)
 
     async def _make_user(self) -> None:
-        """What was made once stays, also where the user has got another password since."""
+        """Make the user once. It stays, also where it has got another password since."""
         is_known = USER in self.broker.users.now.names
         password = await self.broker.aside.run(self._password, is_known)
         if not is_known:
@@ -73,6 +73,6 @@ class SecuredService(Service):
 
     @property
     def for_people(self) -> str:
-        """How to get in, when it has started."""
+        """The words on how to get in, when it has started."""
         users = len(self.broker.users.now.names)
         return greeting(self._folder, self._here, users, who="the server", first_command="oncelog topics list")

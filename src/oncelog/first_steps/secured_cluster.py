@@ -69,7 +69,7 @@ class SecuredParent(Parent):
         self._secure.write_client_files(self.bootstrap_servers, password, trusts_authority=True)
 
     async def _change_users(self, change: Change) -> Document:
-        """What they are afterwards."""
+        """The users after the change."""
         async with in_session(self._agreed, AGREED_WITHIN_S) as tree:
             return await change_in_tree(tree, Kind.USERS, change)
 
@@ -79,14 +79,14 @@ class SecuredParent(Parent):
 
     @property
     def for_people(self) -> str:
-        """How to get in, when it has started."""
+        """The words on how to get in, when it has started."""
         servers = self.bootstrap_servers
         first = "oncelog cluster describe"
         return greeting(self._secure, servers, self._user_count, who="the cluster", first_command=first)
 
 
 def _adding(password: str) -> Change:
-    """What was made once stays, also where the user has got another password since."""
+    """Make the user once. It stays, also where it has got another password since."""
     change = adding(USER, new_credentials(password))
     return lambda users: users if USER in _names(users) else change(users)
 

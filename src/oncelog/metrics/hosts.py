@@ -40,8 +40,8 @@ def is_loopback(host: str) -> bool:
 
 
 def is_for_another_page(site: str | None, mode: str | None) -> bool:
-    """What a browser says of a request (`Sec-Fetch-Site`, `Sec-Fetch-Mode`): not that a person asks, nor our own page.
-    A link may lead here from anywhere. Who says nothing is no browser of today."""
+    """Whether a browser says (`Sec-Fetch-Site`, `Sec-Fetch-Mode`) that neither a person asks, nor our own page.
+    A link may lead here from anywhere. A client that says nothing is no browser of today."""
     return site not in (None, "none", "same-origin") and mode != "navigate"
 
 

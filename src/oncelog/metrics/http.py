@@ -191,7 +191,7 @@ async def _head_of(reader: asyncio.StreamReader) -> bytes:
 
 
 def read_head(head: bytes) -> Head:
-    """What a request's first line asks for, or Refused."""
+    """The request in the first line of a head. Raises Refused."""
     parts = head.split(b"\r\n", 1)[0].split(b" ")
     if len(parts) != 3 or parts[2] not in (b"HTTP/1.0", b"HTTP/1.1"):
         raise Refused(BAD_REQUEST)

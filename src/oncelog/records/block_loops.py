@@ -1,4 +1,4 @@
-"""What loops are made of: how they are compiled; and what they do with memory as a whole, which numba has no words for:
+"""The base of loops: how they are compiled, and operations on memory as a whole, which numba has no words for:
 a block copied, a line fetched early.
 
 A loop is compiled when it is first called, or its machine code is found where `oncelog warm` has kept it
@@ -42,7 +42,8 @@ class Loop:
         return (self.called or self._find())(*arguments)
 
     def bound(self, first: Any) -> Any:
-        """What is called with the numbers behind this first argument, for the first result alone, from one thread."""
+        """The loop bound to its first argument: called with the numbers behind it, for the first result, from one
+        thread."""
 
         def by_numba(*numbers: int) -> Any:
             return self.by_numba()(first, *numbers)[0]

@@ -131,7 +131,7 @@ class HeadersColumn:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """What the batch headers say, one entry for each data batch; its rows begin at `first_row`."""
+    """The fields of batch headers, one entry for each data batch; its rows begin at `first_row`."""
 
     first_row: Int64s
     base_offset: Int64s
@@ -147,7 +147,7 @@ class Batches:
         return len(self.first_row)
 
     def row_counts(self, row_count: int) -> Int64s:
-        """How many of the `row_count` decoded rows each batch has, to repeat what it says for each of them."""
+        """The number of the `row_count` decoded rows that each batch has, to repeat its fields for each of them."""
         return np.diff(self.first_row, append=row_count)
 
 

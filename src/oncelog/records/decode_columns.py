@@ -64,7 +64,7 @@ def _raise_for(why: int, index: int, table: Int64s) -> None:
 
 
 def _batches_before(table: Int64s, end_offset: int) -> int:
-    """How many batches come before the first that begins at `end_offset` or later."""
+    """The number of batches before the first that begins at `end_offset` or later."""
     beyond = np.flatnonzero(table[:, loops.BASE_OFFSET] >= end_offset)
     return int(beyond[0]) if len(beyond) else len(table)
 

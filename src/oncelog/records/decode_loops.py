@@ -55,7 +55,7 @@ def _big_endian(buffer, at, width):  # type: ignore[no-untyped-def]
 
 @kept("u1[]", results=1)
 def count_batches(buffer):  # type: ignore[no-untyped-def]
-    """How many whole batches the buffer holds. One with a size that cannot be is counted too, to be refused."""
+    """The number of whole batches in the buffer. One with a size that cannot be is counted too, to be refused."""
     end = len(buffer)
     at = np.int64(0)
     count = np.int64(0)
@@ -131,7 +131,7 @@ def varint(body, at, end):  # type: ignore[no-untyped-def]
 
 @inlined
 def _field(body, at, end, least_size):  # type: ignore[no-untyped-def]
-    """Where a field with its length in front begins, its size (-1 for null), and the place behind it."""
+    """The beginning of a field with its length in front, its size (-1 for null), and the place behind it."""
     size, start = varint(body, at, end)
     if start < 0:
         return start, size, start

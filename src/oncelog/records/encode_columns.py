@@ -120,7 +120,7 @@ _NO_CELLS = (read_only(np.empty(0, np.int32)), read_only(np.empty(0, np.bool_)),
 def _row_bytes(
     key: BytesColumn | None, value: BytesColumn | None, headers: HeadersColumn | None, row_count: int
 ) -> Int64s:
-    """How many bytes each row has. Room is made by these, so ends that cannot be are refused here already."""
+    """The bytes of each row. Room is made by these, so ends that cannot be are refused here already."""
     found = np.zeros(row_count, np.int64)
     for column in (key, value):
         if column is not None:

@@ -72,7 +72,7 @@ def _put_varint(out, at, value):  # type: ignore[no-untyped-def]
 
 @inlined
 def _span(ends, data_bytes, row):  # type: ignore[no-untyped-def]
-    """Where a row's bytes begin and how many they are: -2 for ends that cannot be."""
+    """The beginning of a row's bytes and their number: -2 for ends that cannot be."""
     start = np.int64(ends[np.uint64(row)])
     end = np.int64(ends[np.uint64(row + 1)])
     if start < 0 or end < start or end > data_bytes:
@@ -96,7 +96,7 @@ def _put_cell(out, at, data, start, size):  # type: ignore[no-untyped-def]
 
 @inlined
 def _headers_size(row, list_ends, name_ends, name_data, value_ends, value_valid, value_data):  # type: ignore[no-untyped-def]
-    """How many bytes the headers of a row take, their count included, or -1 for ends that cannot be."""
+    """The bytes that the headers of a row take, their count included, or -1 for ends that cannot be."""
     first = np.int64(list_ends[row])
     last = np.int64(list_ends[row + 1])
     if first < 0 or last < first or last >= len(name_ends) or last >= len(value_ends):

@@ -1,10 +1,10 @@
-"""What the room of records refuses. All are ValueErrors: the bytes are wrong, not the program."""
+"""Errors of the room of records. All are ValueErrors: the bytes are wrong, not the program."""
 
 from enum import Enum
 
 
 class BadBatchKind(Enum):
-    """Why a produced batch is refused, in the distinctions that Kafka's error codes make."""
+    """The kind of a produced batch that is refused, as Kafka's error codes tell kinds apart."""
 
     CORRUPT = "corrupt"  # framing, magic above 2, CRC: Kafka answers CORRUPT_MESSAGE
     INVALID = "invalid"  # well framed, but not what a client may send: INVALID_RECORD

@@ -87,7 +87,8 @@ def _object_file(loops: Mapping[str, Loop]) -> bytes:
 
 
 def _probe(first, second, number):  # type: ignore[no-untyped-def]
-    """Where the arrays are and how long: nothing of them is read, so this shows whether they are read as they lie."""
+    """The addresses and lengths of the arrays: nothing of them is read, so this shows whether they are read as they
+    lie."""
     rows, columns = second.shape
     return first.ctypes.data, len(first), second.ctypes.data, rows, columns
 

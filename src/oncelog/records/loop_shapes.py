@@ -1,4 +1,4 @@
-"""What a loop is called with, so that others than numba can call its machine code."""
+"""The arguments of a loop, so that others than numba can call its machine code."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""Where a key goes, number for number as Java's producer and librdkafka place it."""
+"""The hash that places a key, number for number as in Java's producer and librdkafka."""
 
 from typing import Final
 

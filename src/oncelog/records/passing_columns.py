@@ -57,7 +57,7 @@ class Run(NamedTuple):
 
 @dataclass(slots=True)
 class Passing:
-    """What became of some fetched bytes."""
+    """The result of passing on some fetched bytes."""
 
     batches: list[Passed] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)  # where the records stood, in their order

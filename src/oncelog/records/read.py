@@ -157,7 +157,7 @@ def number(body: bytes, place: int, end: int) -> tuple[int, int]:
 
 
 def field_end(body: bytes, place: int, end: int) -> tuple[int, int]:
-    """Where a field of stated length ends, and where it begins."""
+    """The end of a field of stated length, and its beginning."""
     size_bytes, place = number(body, place, end)
     if not 0 <= size_bytes <= end - place:
         raise InvalidRecord(f"a length of {size_bytes} where {end - place} bytes are left")

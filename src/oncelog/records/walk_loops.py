@@ -146,7 +146,7 @@ def passes_in(buffer: Buffer) -> Callable[[int, int, int, int], bool]:
 
 
 def walked(body: Buffer, header: BatchHeader) -> tuple[int, int, int] | None:
-    """How many records have no key, their least time and their greatest; None where the body is not the records that
+    """The number of records without a key, the least time and the greatest; None where the body is not the records that
     the header announces."""
     count, base_ms = header.record_count, header.base_timestamp
     passes, keyless, least_ms, most_ms = walk(as_array(body), 0, len(body), count, base_ms)

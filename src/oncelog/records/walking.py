@@ -39,7 +39,7 @@ def check_records(body: bytes, header: BatchHeader) -> None:
 
 
 def _plain_end(body: bytes, at: int, index: int) -> int:
-    """Where a record of the usual shape ends; 0 for one of another shape, and for one that is wrong."""
+    """The end of a record of the usual shape; 0 for one of another shape, and for one that is wrong."""
     size = body[at]
     if size >= 0x80:
         at += 1
@@ -92,7 +92,7 @@ def _behind_headers(body: bytes, at: int, count: int) -> int:
 
 
 def _any_end(body: bytes, at: int, index: int, base_timestamp: int) -> int:
-    """Where a record of any shape ends."""
+    """The end of a record of any shape."""
     size, at = _number(body, at)
     end = at + size
     if size < 1 or end > len(body):
@@ -129,8 +129,8 @@ def _number(body: bytes, at: int) -> tuple[int, int]:
 
 @lru_cache(MOST_HEADS)
 def head_of_one(body_bytes: int) -> bytes:
-    """How a body of this size begins where it is one record with neither a key nor headers, at its batch's time; it
-    ends with a zero byte. Much of what is produced is that, and is known by it at once."""
+    """The first bytes of a body of this size that is one record without key or headers, at its batch's time; it
+    ends with a zero byte. Many produced bodies are such, and are known at once by these bytes."""
     for size_bytes in range(body_bytes - 1, max(body_bytes - MOST_NUMBER_BYTES, 0) - 1, -1):
         length = zigzag(size_bytes)
         if len(length) + size_bytes == body_bytes:

@@ -1,4 +1,4 @@
-"""What a leader knows of its followers, and what follows from it: the high watermark, and who is in sync.
+"""A leader's knowledge of its followers, and what follows from it: the high watermark, and the brokers in sync.
 
 The high watermark is the least end over everybody who is in sync or would be by a change that is on its way: as long as
 nobody can say whether that change counts, both sets must have a record before it is safe. It stands still while fewer
@@ -19,7 +19,7 @@ class Proposal(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What brokers are told to do; the names behind are Kafka's."""
+    """The settings of brokers; the names behind are Kafka's."""
 
     min_in_sync: int = 1  # min.insync.replicas
     lag_ms: int = 10_000  # replica.lag.time.max.ms
@@ -75,7 +75,7 @@ class Leader:
         follower.end, follower.leader_end, follower.asked_ms = offset, end, now_ms
 
     def lags(self, end: int) -> dict[int, int]:
-        """How many records each follower lacks that has asked in this epoch, of this log up to `end`."""
+        """The number of records that each follower lacks which has asked in this epoch, of this log up to `end`."""
         return {
             broker: max(0, end - follower.end)
             for broker, follower in sorted(self._followers.items())
@@ -98,7 +98,7 @@ class Leader:
         return -1 if follower is None else follower.end
 
     def change(self, peers: Peers, high_watermark: int, now_ms: int) -> Proposal | None:
-        """What the tree should say instead. One change at a time."""
+        """The state that the tree should have instead. One change at a time."""
         if self.proposed is not None:
             return self.proposed
         leaving = [
@@ -141,7 +141,7 @@ class Leader:
         )
 
     def seen(self, state: Leadership) -> None:
-        """What the tree says now, of this epoch."""
+        """Take in the state in the tree, of this epoch."""
         self.state = state
         if self.proposed is not None and state.version >= self.proposed.state.version:
             self.proposed = None

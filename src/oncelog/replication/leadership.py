@@ -1,4 +1,4 @@
-"""Who leads a partition and who has all of it, and each change that may be made to that.
+"""The leader of a partition and the brokers that have all of it, and each change that may be made to that.
 
 A `Leadership` stands in the tree and is changed by compare-and-set: a change names the version it was made from, and
 counts if nobody was faster. Everything here is a function of one such state and of what a broker knows of its peers,
@@ -80,7 +80,7 @@ def first(replicas: Iterable[int], up: Container[int] | None = None) -> Leadersh
 
 
 def successor(state: Leadership, peers: Peers) -> int:
-    """Who is to lead next; every broker that sees the same computes the same."""
+    """The broker that is to lead next; every broker that sees the same state computes the same."""
     for members in (state.in_sync, state.eligible):
         live = [broker for broker in members if _is_live(broker, peers)]
         staying = [broker for broker in live if not peers[broker].is_stopping]
@@ -117,7 +117,7 @@ def shrunk(state: Leadership, leaving: Iterable[int], min_in_sync: int) -> Leade
 
 
 def grown(state: Leadership, joining: int, min_in_sync: int) -> Leadership:
-    """What the leader proposes once that broker has all of it; the tree must check besides that it has not started
+    """The leader's proposal once that broker has all of it; the tree must check besides that it has not started
     again."""
     return _with_in_sync(state, [*state.in_sync, joining], min_in_sync)
 
@@ -145,7 +145,7 @@ def reassigned(state: Leadership, target: Iterable[int] | None, min_in_sync: int
 
 
 def moved(state: Leadership, min_in_sync: int) -> Leadership:
-    """What the leader proposes once it `is_moved`."""
+    """The leader's proposal once it `is_moved`."""
     staying = [broker for broker in state.in_sync if broker in state.target]
     return only_of(_with_in_sync(state, staying, min_in_sync), state.target)._replace(adding=(), removing=())
 
@@ -163,7 +163,7 @@ def only_of(state: Leadership, replicas: tuple[int, ...]) -> Leadership:
 
 
 def withdrawn(state: Leadership, me: int, extent: Extent) -> Leadership:
-    """What a broker proposes that came back from an unclean end: it may lack what it had acknowledged."""
+    """The proposal of a broker that came back from an unclean end: it may lack records that it had acknowledged."""
     rest = state._replace(
         in_sync=tuple(broker for broker in state.in_sync if broker != me),
         eligible=tuple(broker for broker in state.eligible if broker != me),
@@ -175,14 +175,14 @@ def withdrawn(state: Leadership, me: int, extent: Extent) -> Leadership:
 
 
 def left(state: Leadership, me: int, min_in_sync: int) -> Leadership:
-    """What a broker proposes whose disk takes nothing in for now, while others are in sync. It lacks nothing: it is
-    waited for no more, and in sync again once it has what they have taken in."""
+    """The proposal of a broker whose disk takes nothing in for now, while others are in sync. It lacks nothing: it is
+    waited for no more, and in sync again once it has the records that they have taken in."""
     leader = NOBODY if state.leader == me else state.leader
     return shrunk(state, (me,), min_in_sync)._replace(leader=leader)
 
 
 def told(state: Leadership, me: int, extent: Extent) -> Leadership:
-    """How much of it this broker has."""
+    """The state with the end of this broker's log in it."""
     last = dict(state.last) | {me: extent}
     return state._replace(last=tuple(sorted(last.items())), version=state.version + 1)
 

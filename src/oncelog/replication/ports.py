@@ -1,4 +1,4 @@
-"""What the machines ask of a partition's log. `log.partition.PartitionLog` is one."""
+"""A partition's log, as the machines need it. `log.partition.PartitionLog` is one."""
 
 from typing import Protocol
 
@@ -32,7 +32,7 @@ class Log(Protocol):
 
     @property
     def offline(self) -> str | None:
-        """Why it takes nothing in any more."""
+        """The reason why it takes nothing in any more; None while it does."""
         ...
 
     @property

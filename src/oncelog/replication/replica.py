@@ -63,7 +63,7 @@ class Replica:
     # Who leads
 
     def see(self, state: Leadership, now_ms: int) -> None:
-        """What the tree says; an older version than was seen before says nothing."""
+        """Take in the state in the tree; a version older than one seen before is ignored."""
         if self.state is not None and state.version <= self.state.version:
             return
         self.state = state
@@ -94,7 +94,7 @@ class Replica:
         self.move_high_watermark()
 
     def change(self, peers: Peers, now_ms: int) -> Proposal | None:
-        """What the tree should say of it instead, if it is for this broker to say."""
+        """The state that the tree should have instead, if it is for this broker to say."""
         state = self.state
         self.try_disk(now_ms)
         if state is None or self._me not in peers or self._me not in state.replicas:
@@ -183,11 +183,11 @@ class Replica:
 
     @property
     def lags(self) -> dict[int, int]:
-        """How many records each follower lacks, as far as its leader knows."""
+        """The number of records that each follower lacks, as far as its leader knows."""
         return {} if self.leader is None else self.leader.lags(self.log.next_offset)
 
     def fetch(self) -> NextFetch | None:
-        """What to ask the leader for; None where nobody else leads, or nothing can be taken in."""
+        """The next fetch from the leader; None where nobody else leads, or nothing can be taken in."""
         state = self.state
         if state is None or state.leader in (NOBODY, self._me) or not self.is_clean or self.takes_nothing:
             return None

@@ -1,4 +1,4 @@
-"""Who has a partition of a folder that several workers share: one at a time, since there is one copy of it.
+"""The owner of a partition in a folder that several workers share: one at a time, since there is one copy of it.
 
 The same `Leadership` as among brokers, with two of its fields read in another way:
 
@@ -16,7 +16,7 @@ from oncelog.replication.leadership import NOBODY, Leadership
 
 
 def shared_out(topic: str, index: int, workers: Sequence[int], working: Collection[int]) -> int:
-    """Which of the workers is to have it: the same one as long as that works; NOBODY where none does."""
+    """The worker that is to have it: the same one as long as that works; NOBODY where none does."""
     at = sum(topic.encode()) + index
     if workers[at % len(workers)] in working:
         return workers[at % len(workers)]

@@ -1,4 +1,4 @@
-"""What a process that starts a flow agrees upon with all others, in the flow's register."""
+"""The agreement of a process that starts a flow with all others, in the flow's register."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -133,7 +133,7 @@ class Agreement:
                 )
 
     def check_resets(self, ids: TopicIds) -> None:
-        """That none is half done: its stages would not begin where they are to."""
+        """Refuse a reset that is half done: its stages would not begin where they are to."""
         for stage in self._layout.stages:
             reset = self._known.resets.get(stage.name)
             if reset is not None and ids.id_of(stage.journal) == reset.journals[stage.name] != "":

@@ -87,7 +87,7 @@ class SharingEngine(WatchingEngine):
 
     @property
     def failure(self) -> FlowFailed | None:
-        """What has failed, also of cells that it still holds beside others."""
+        """The failures so far, also of cells that it still holds beside others."""
         of_cells = None if self._engine is None else self._engine.failure
         return failures(super().failure, None if OUTRANKED in str(of_cells) else of_cells)
 

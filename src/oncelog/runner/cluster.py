@@ -1,4 +1,4 @@
-"""What all cells of a run share: connections, who leads, what is asked again."""
+"""The cluster, as all cells of a run share it: connections, leaders, requests that are tried again."""
 
 import asyncio
 import logging
@@ -207,7 +207,7 @@ class Cluster:
         has_headers: bool = False,
         as_columns: bool = False,
     ) -> Input:
-        """What two stages read is fetched twice, over connections of their own."""
+        """Read an input. An input of two stages is fetched twice, over connections of their own."""
         free = next((inputs for inputs in self._inputs if partition not in inputs), None)
         if free is None:
             free = Inputs(self.reading, self.brokers, self._wake, f"flow {len(self._inputs)}", TIME)

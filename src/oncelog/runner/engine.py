@@ -223,7 +223,7 @@ class Engine:
 
     @property
     def _shown(self) -> dict[str, list[CellHolder | CellElsewhere]]:
-        """Whose progress it reports."""
+        """The holders whose progress it reports."""
         return {
             stage: [*holders, *(self._elsewhere.get(stage, ()) if self._follows_all else ())]
             for stage, holders in self._holders.items()
@@ -236,7 +236,7 @@ class Engine:
     # --- its end
 
     def stop(self) -> None:
-        """What is done is committed, goodbye is said; what cannot be within `STOP_S` is left as it is."""
+        """Commit what is done, and say goodbye; what cannot be within `STOP_S` is left as it is."""
         if self._is_stopping or self.done.is_set():
             return
         self._is_stopping = True
@@ -277,7 +277,7 @@ class Engine:
 
     @property
     def failure(self) -> FlowFailed | None:
-        """Which cells have stopped so far that nobody asked to, and why."""
+        """The cells that have stopped so far without being asked to, and why."""
         return FlowFailed("\n".join(self._failures)) if self._failures else None
 
     @property
@@ -421,7 +421,7 @@ class Engine:
         self.progress.look(self._shown, found)
 
     async def _look_at_topics_now_and_then(self) -> None:
-        """What is in new partitions was not there when a run up to an end began."""
+        """Look for deleted topics and, except in a run up to an end, for new partitions."""
         while True:
             await asyncio.sleep(LOOKS_EVERY_S)
             self._cluster.look()  # cells that have nothing to do learn of others' topics here

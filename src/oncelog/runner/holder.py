@@ -99,7 +99,7 @@ class CellHolder:
 
     @property
     def waits_ms(self) -> int:
-        """How long it may wait for holders with other code."""
+        """The time that it may wait for holders with other code."""
         cell = self._cell
         is_waiting = cell is not None and cell.state in (State.AWAITING, State.YIELDING)
         return cell.others_until_ms - CLOCK.now().wall_ms if cell and is_waiting else 0
@@ -177,7 +177,7 @@ class CellHolder:
             self._life.pause(is_paused=is_paused)
 
     def leave(self, why: str = "") -> None:
-        """What is done is committed, and goodbye is said. `why`: it cannot go on, and a person has to look at it."""
+        """Commit what is done, and say goodbye. `why`: it cannot go on, and a person has to look at it."""
         self._leaves, self._why = True, self._why or why
         if self._life is not None:
             self._life.leave()

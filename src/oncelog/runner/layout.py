@@ -77,7 +77,7 @@ class StageLayout:
 
 @dataclass
 class TopicIds:
-    """What a cluster says of topics."""
+    """The facts about topics that a cluster tells."""
 
     ids: dict[str, str] = field(default_factory=dict)
     log_starts: dict[AnyPlace, int] = field(default_factory=dict)  # or where inputs begin that begin later
@@ -123,7 +123,7 @@ class Layout:
 
     @property
     def parts(self) -> list[tuple[str, str, str]]:
-        """What the register keeps of the flow: stage, from, to."""
+        """The parts of the flow for the register: stage, from, to."""
         return [
             (stage.name, source, sink)
             for stage in self.stages
@@ -169,7 +169,7 @@ class Layout:
                     )
 
     def check_ends(self) -> None:
-        """What feeds itself comes to no end."""
+        """Refuse a flow that feeds itself: it comes to no end."""
         for stage in self.stages:
             if stage.name in {each.name for each in self._upstream(stage.inputs)}:
                 raise FlowRefused(

@@ -403,19 +403,19 @@ class Life:
     # --- input
 
     def _see(self, index: int, reading: Input) -> None:
-        """How far an input goes whose records are collected, or a table."""
+        """Tell the cell the end of an input whose records are collected, or of a table."""
         if self.cell.sources and (self._stage.collect is not None or self._stage.inputs[index].is_table):
             end, high = self._ends[index], reading.position if reading.is_at_end else reading.high_watermark
             self.cell.seen(index, high if end is None else min(high, end), self._now())
             self.wake()
 
     def _feed_soon(self, index: int) -> None:
-        """What arrives for a hundred cells at once is decoded in their turns."""
+        """Feed an input in the cell's turn: records may arrive for a hundred cells at once."""
         self._to_feed.add(index)
         self.wake()
 
     def _feed(self, index: int) -> None:
-        """What is there, or that nothing is: that is said once for each place."""
+        """Give the cell the records that are there, or say once for each place that there are none."""
         from_offset, reading = self._asked[index], self._inputs[index]
         if reading is not None and not self.is_paused:
             self._see(index, reading)

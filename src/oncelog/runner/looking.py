@@ -57,7 +57,7 @@ class CellLook:
 
 @contextmanager
 def _named(topic: str) -> Iterator[None]:
-    """What cannot be read says where it stands."""
+    """Name the topic of a record or a log that cannot be read."""
     try:
         yield
     except Unreadable as error:
@@ -152,7 +152,7 @@ class TopicLook:
 
 
 async def topics_of(cluster: Cluster, layout: Layout) -> list[TopicLook]:
-    """What a flow needs, and what of it is there."""
+    """The topics that a flow needs, and which of them are there."""
     wanted = wanted_topics(layout, await memory_ms(cluster))
     sizes = await topic_sizes(cluster.brokers, list(wanted), Timeouts(PATIENCE_MS))
     known = cluster.brokers.metadata.topics

@@ -1,4 +1,4 @@
-"""What is done to a flow from outside: it is paused, goes on, begins anew, is removed.
+"""Operations on a flow from outside: it is paused, goes on, begins anew, is removed.
 
 Those at work hear of it by the register.
 """
@@ -76,7 +76,7 @@ async def own_topics(look: Looking, flow: str, register: FlowRegister) -> list[s
 async def planned_reset(
     look: Looking, flow: str, register: FlowRegister, stages: Collection[str], *, to_latest: bool
 ) -> Reset:
-    """What is written by stages that begin anew too is read from its end on, since they write it again."""
+    """The plan of a reset. Topics that stages which begin anew will write again are read from their end on."""
     brokers = look.cluster.brokers
     parts = [] if register.flow_parts is None else register.flow_parts.parts
     refilled = {sink for stage, _, sink in parts if stage in stages}

@@ -1,4 +1,4 @@
-"""How many records a cell is given at once. Others wait while it works, so it is about as many as take a short turn."""
+"""The number of records that a cell gets at once: about as many as take a short turn, since others wait meanwhile."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""How far a run is, out of its cells' commits: for `Run.last_progress`, for the log, for a terminal."""
+"""The progress of a run, out of its cells' commits: for `Run.last_progress`, for the log, for a terminal."""
 
 import logging
 from collections import deque

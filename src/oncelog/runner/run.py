@@ -48,7 +48,7 @@ def has_end(until: str | None) -> bool:
 
 
 class Running(Protocol):
-    """What a run is of: an engine in this process, or one that has Spark's tasks do the work."""
+    """The engine of a run: in this process, or one that has Spark's tasks do the work."""
 
     done: asyncio.Event
 
@@ -150,7 +150,7 @@ class Run:
         return self._engine.progress.is_paused
 
     def exception(self) -> FlowFailed | None:
-        """Which of its cells have stopped so far that nobody asked to, and why; the others go on. None where all is
+        """The cells that have stopped so far without being asked to, and why; the others go on. None where all is
         well."""
         return self._exception or self._engine.failure
 
@@ -165,7 +165,7 @@ class Run:
         return None if timeout is None else has_ended
 
     def stop(self) -> None:
-        """What is done is committed and goodbye is said, within three seconds; then it is over."""
+        """Commit what is done and say goodbye, within three seconds; then the run is over."""
         self._thread.call_soon(self._engine.stop)
         until_set(self._ended)
         self._thread.stop()

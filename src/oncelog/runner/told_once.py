@@ -1,4 +1,4 @@
-"""What a run warns of once, though many cells meet it, or the same look finds it again."""
+"""Warnings that a run gives once, though many cells meet the cause, or the same look finds it again."""
 
 import logging
 from collections.abc import Sequence

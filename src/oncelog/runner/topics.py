@@ -104,7 +104,7 @@ async def ready(
 
 
 async def memory_ms(cluster: Cluster) -> int:
-    """How long its brokers remember a producer."""
+    """The time for which its brokers remember a producer."""
     told = await forgotten_after_ms(cluster.brokers, is_shared=True)
     return UNKNOWN_MEMORY_MS if told is None else told
 
@@ -124,7 +124,7 @@ def wanted_topics(layout: Layout, forget_after_ms: int) -> dict[str, NewTopic]:
 
 
 async def _counts(cluster: Cluster, names: Sequence[str], wanted: Collection[str]) -> dict[str, int]:
-    """How many partitions each has; 0 where it is not there. A broker may lag behind that does not know a topic yet."""
+    """The partitions of each topic; 0 where it is not there. A broker that does not know a topic yet may lag behind."""
     known = await until_heard(
         lambda: cluster.brokers.refresh(names),
         lambda now: all(name in now.topics and now.topics[name].partitions for name in wanted),
@@ -213,8 +213,8 @@ async def _check_configs(
     forget_after_ms: int,
     may_be_others: bool,
 ) -> int:
-    """That journals keep what is written, as far as we may know, outputs what a replay compares with, and tables their
-    rows. How large a commit may be."""
+    """Check that journals keep all records, outputs those that a replay compares with, and tables their
+    rows, as far as we may know it. The size that a commit may have."""
     names = {*journals, *layout.between, *layout.targets, *layout.tables}.intersection(there)
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(names)]
     found = await describe_configs(cluster.brokers, resources, Timeouts(MAKING_MS))

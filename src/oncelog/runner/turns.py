@@ -1,4 +1,4 @@
-"""Whose turn it is, of all cells on a loop.
+"""The turns of all cells on a loop.
 
 A loop makes all that is ready in one pass, and looks at no socket, signal or clock meanwhile. A hundred cells that are
 ready would keep it away for a hundred turns. So a pass makes as many as its time is for, and the others wait for the

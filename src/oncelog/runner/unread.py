@@ -8,7 +8,7 @@ from oncelog.client.door import EARLIEST, Brokers, end_offsets
 
 
 def to_read_all(topic: str, partitions: int) -> str:
-    """What to do, since a flow is not rescaled in place."""
+    """The advice, since a flow is not rescaled in place."""
     return (
         f"To read all, say Topic({topic!r}, ..., partitions={partitions}) and run it as a flow of another name, or by "
         "`flow.backfill`, into other topics"
@@ -32,7 +32,8 @@ class Unread(NamedTuple):
 
     @property
     def by_partition(self) -> dict[int, int]:
-        """How many records came to it. What retention took of a topic of others was never read, either."""
+        """The number of records that came to it. Records of another's topic that retention took were never read,
+        either."""
         starts = self.starts if self.of.is_derived else dict.fromkeys(self.starts, 0)
         return {index: end - starts[index] for index, end in self.ends.items()}
 

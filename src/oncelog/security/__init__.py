@@ -1,1 +1,1 @@
-"""Who somebody is, what they may do, and how much: users, rights and quotas. No disk, no socket, no clock."""
+"""Users, rights and quotas: who somebody is, what they may do, and how much. No disk, no socket, no clock."""

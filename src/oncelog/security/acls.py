@@ -1,4 +1,4 @@
-"""What the rules come to: decisions, as Kafka's StandardAuthorizer makes them.
+"""The decisions that follow from the rules, as Kafka's StandardAuthorizer makes them.
 
 A rule that denies goes before all that allow. Where no rule speaks of a resource at all, a setting says what counts;
 where some do, and none of this principal, nothing is allowed. Reading, writing, deleting and altering allow describing,
@@ -123,7 +123,7 @@ class Acls:
         self._count(binding, -1)
 
     def _count(self, binding: Binding, by: int) -> None:
-        """What rules speak of is only asked where a setting speaks for the rest."""
+        """Count the rules about a resource, which is only asked where a setting speaks for the rest."""
         if not self._allow_if_none:
             return
         place = (binding.resource, binding.pattern, binding.name)

@@ -50,7 +50,7 @@ class Binding(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """Which rules are meant; what it does not say is not asked."""
+    """A filter of rules; a field that it leaves out is not asked."""
 
     resource: Resource = Resource.ANY
     pattern: Pattern = Pattern.ANY

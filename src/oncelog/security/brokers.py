@@ -1,4 +1,5 @@
-"""How brokers of a cluster prove to each other that they are brokers: SCRAM, by a secret that stands where they agree.
+"""The proof of a cluster's brokers to each other that they are brokers: SCRAM, by a secret that stands where they
+agree.
 
 The mechanism has a name of its own, so that no user's name means a broker, and no setting of users' mechanisms takes it
 away. Who has proven it may do everything.

@@ -1,4 +1,4 @@
-"""What a certificate says of itself, read from its DER: whose it is, who signed it, from when until when.
+"""The content of a certificate, read from its DER: whose it is, who signed it, from when until when.
 
 Whether that is true is OpenSSL's to say, which has verified whatever comes here as a client's. What comes here can
 still be anything, so every length is checked, and nothing is read twice.

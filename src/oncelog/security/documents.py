@@ -1,4 +1,4 @@
-"""What brokers keep about users, rights, quotas and groups' configs: one JSON object of each kind, changed as a whole.
+"""The documents of brokers about users, rights, quotas and groups' configs: one JSON object each, changed as a whole.
 
 A server that stands alone keeps them in its log of topics, the brokers of a cluster where they agree. Each entry has a
 key of its own, so that it can be found and replaced: a user's name, a binding, an entity of quotas, a group.

@@ -1,4 +1,4 @@
-"""What may be asked before, while and after somebody proves who they are: one table, after Kafka's.
+"""The requests that are allowed before, while and after a client proves who it is: one table, after Kafka's.
 
 BEGUN --versions--> VERSIONS_TOLD --handshake--> PROVING --the proof is good--> OPEN
   `--------------handshake---------------------^                                 | handshake, where sessions end
@@ -163,7 +163,7 @@ class Gate:
 
 
 def failed(mechanism: str, *, is_again: bool) -> str:
-    """What is told of a proof that is none; whatever was wrong with it."""
+    """The answer to a wrong proof, whatever was wrong with it."""
     which = "re-authentication" if is_again else "authentication"
     return f"Authentication failed during {which} due to invalid credentials with SASL mechanism {mechanism}"
 
@@ -177,6 +177,6 @@ def other_principal(before: str, now: str) -> str:
 
 
 def lifetime_ms(most_ms: int, expires_in_ms: int | None) -> int | None:
-    """How long a proof counts; None for as long as the connection lasts."""
+    """The time for which a proof counts; None for as long as the connection lasts."""
     ends = [each for each in (most_ms or None, expires_in_ms) if each is not None]
     return max(min(ends), 0) if ends else None

@@ -20,7 +20,7 @@ def plain_host(host: str) -> str:
 
 
 def place_of(host: str) -> str:
-    """What counts as one host, where anybody may have many addresses."""
+    """The address that counts as one host, where anybody may have many addresses."""
     plain = plain_host(host)
     try:
         return str(ip_network((plain, IPV6_HOST_BITS), strict=False)) if ":" in plain else plain

@@ -43,7 +43,7 @@ def read(message: bytes) -> Shown:
 
 
 def token_in(authorization: str) -> str | None:
-    """That of `Bearer TOKEN`, as in HTTP (RFC 6750)."""
+    """The token of `Bearer TOKEN`, as in HTTP (RFC 6750)."""
     bearer = _BEARER.fullmatch(authorization.strip())
     return None if bearer is None else bearer["token"]
 

@@ -71,7 +71,7 @@ def key_of(entity: Entity) -> str:
 
 
 def read(document: Document) -> dict[Entity, dict[str, float]]:
-    """What was not written by a broker is passed over: quotas are no reason not to serve."""
+    """The quotas in a document. Entries that no broker has written are passed over: they are no reason not to serve."""
     found: dict[Entity, dict[str, float]] = {}
     for key, values in document.items():
         entity = _entity_from(key)
@@ -254,7 +254,7 @@ class Limits:
 
 
 class Addresses:
-    """How many connections each address may open in a second."""
+    """The number of connections that each address may open in a second."""
 
     def __init__(self, quotas: Mapping[Entity, Values]) -> None:
         self._bounds: dict[str | None, float] = {}

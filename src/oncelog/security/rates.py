@@ -1,4 +1,4 @@
-"""How much was taken of late, and how long its taker must wait, by Kafka's sums.
+"""The amount taken of late, and the time that its taker must wait, by Kafka's sums.
 
 A rate is the mean over the last windows, of which the first is whole and the last is not (Kafka's `SampledStat` under
 its `Rate`). Above its limit, the wait is as long as it takes until the mean is down at the limit again.
@@ -81,7 +81,7 @@ class Rates(Generic[Who]):
         return len(self._rates)
 
     def wait_ms(self, who: Who, limit: float, value: float, now_ms: int) -> int:
-        """How long to wait after taking this much; 0 within the limit."""
+        """Take this much; the time to wait for it, 0 within the limit."""
         rate = self._of(who, now_ms)
         rate.record(value, now_ms, self.windows)
         if now_ms < rate.fresh_until_ms and rate.total <= limit * self._least_s:
@@ -94,7 +94,7 @@ class Rates(Generic[Who]):
         return min(int((mean - limit) / limit * span_ms + 0.5), MOST_MS)
 
     def take_back(self, who: Who, value: float, now_ms: int) -> None:
-        """What was counted and not given."""
+        """Take back an amount that was counted and not given."""
         self._of(who, now_ms).record(-value, now_ms, self.windows)
 
     def is_unused(self, who: Who, now_ms: int) -> bool:

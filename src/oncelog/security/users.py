@@ -37,7 +37,7 @@ _TEXT_IN_ORDER = bytes(sorted(_TEXT))
 
 
 class Shape(NamedTuple):
-    """What can be seen of a credential by who knows no password."""
+    """The part of a credential that is seen without knowing a password."""
 
     mechanism: str
     iterations: int
@@ -83,7 +83,7 @@ class Users:
 
     @property
     def unread(self) -> list[str]:
-        """What cannot be read: users, each with a mechanism where the others can be."""
+        """Entries that cannot be read: users, each with a mechanism where the others can be."""
         return sorted(
             f"{name} ({mechanism})" if mechanism else name
             for name, user in self._users.items()
@@ -95,7 +95,7 @@ class Users:
         return {mechanism: each.iterations for mechanism, each in self._user(name).credentials.items()}
 
     def find(self, mechanism: str, name: str) -> Found:
-        """What a user of this name proves it by. The same work is done whether there is such a user."""
+        """The credential of a user of this name. The same work is done whether there is such a user or not."""
         made_up = self._made_up(mechanism, name, self._shapes[mechanism])
         known = self._user(name).credentials.get(mechanism)
         return Found(credential=made_up, is_made_up=True) if known is None else Found(credential=known)

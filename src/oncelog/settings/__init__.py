@@ -1,4 +1,4 @@
-"""What a setting is, in one type: the server's settings, the client's properties, the options of Spark's format."""
+"""One type of setting for all: the server's settings, the client's properties, the options of Spark's format."""
 
 from oncelog.settings.address import parse_address
 from oncelog.settings.nearest import nearest

@@ -1,4 +1,4 @@
-"""What a setting is: its kind, its bounds, its words, and how a text becomes its value."""
+"""A setting: its kind, its bounds, its words, and how a text becomes its value."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """What its value goes by while settings are read."""
+        """The name of its value while settings are read."""
         return self.attribute or self.name
 
     def is_for(self, role: str) -> bool:
@@ -101,7 +101,7 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """What it takes, in words."""
+        """The values that it takes, in words."""
         words = ", ".join(word or "(empty)" for word in self.words)
         if self.kind in _BOUNDED:
             return self._numbers + (f", or {words}" if words else "")

@@ -1,1 +1,1 @@
-"""What a transactional id goes through, as pure code: no disk, no socket, no clock."""
+"""The life of a transactional id, as pure code: no disk, no socket, no clock."""

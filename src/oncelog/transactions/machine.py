@@ -56,7 +56,7 @@ class Transaction:
 
 
 class Expected(NamedTuple):
-    """What a producer says it was."""
+    """The pid and epoch that a producer says it had."""
 
     pid: int
     epoch: int

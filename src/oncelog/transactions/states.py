@@ -104,5 +104,5 @@ TABLE: Final[dict[Event, dict[State, Outcome]]] = {
 
 
 def outcome_of(event: Event, state: State) -> Outcome:
-    """What is being expired or fenced is between two states, and everybody waits."""
+    """The outcome in the table. A transaction being expired or fenced is between two states, and everybody waits."""
     return TABLE[event].get(state, _CONCURRENT)

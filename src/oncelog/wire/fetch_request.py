@@ -59,7 +59,8 @@ class _Unusual(Exception):
 
 @cache
 def _layout(version: int) -> tuple[Struct, Struct]:
-    """What stands before the topics, and one partition: index, leader epoch, offset, max_bytes and count of tags."""
+    """The fields before the topics, and those of one partition: index, leader epoch, offset, max_bytes and count of
+    tags."""
     head = Struct(f">{'' if version >= 15 else '4x'}iiib{'ii' if version >= 7 else ''}")
     epoch = "i" if version >= 9 else ""
     between = 4 * (version >= 12) + 8 * (version >= 5)  # last fetched epoch and log start offset: a follower's
@@ -84,7 +85,7 @@ _NOTHING = b"\1\1\1\0"  # compact: neither topics nor forgotten ones, no rack, n
 
 
 def _read_none(buffer: Readable, at: int, version: int) -> FetchRequest | None:
-    """What a consumer sends whose session says it all."""
+    """The request of a consumer whose session says it all."""
     head = _layout(version)[0]
     if buffer[at + head.size : at + head.size + len(_NOTHING)] != _NOTHING:
         return None
@@ -93,7 +94,7 @@ def _read_none(buffer: Readable, at: int, version: int) -> FetchRequest | None:
 
 
 def _read_one(buffer: Readable, at: int, end: int, version: int) -> FetchRequest | None:
-    """What a consumer of one partition sends, by one struct; from version 11."""
+    """The request of a consumer of one partition, by one struct; from version 11."""
     head_bytes = _layout(version)[0].size
     if version < FETCH_FLEXIBLE:
         (name_bytes,) = _int16.unpack_from(buffer, at + head_bytes + 4)
@@ -231,7 +232,7 @@ def _checked(count: int, most: int) -> int:
 
 
 def from_entity(request: Any, version: int) -> FetchRequest | FollowerFetch:
-    """What kio has read."""
+    """The request as kio has read it."""
     if version >= REPLICA_STATE_FROM and request.replica_state.replica_id >= 0:
         return _of_follower(request)
     topics = [(_name(topic, version), [_partition_of(each) for each in topic.partitions]) for topic in request.topics]

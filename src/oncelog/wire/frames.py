@@ -1,4 +1,4 @@
-"""What surrounds every message: the length of a frame, and the header of a request.
+"""The wrapping of every message: the length of a frame, and the header of a request.
 
     frame    int32 length, then that many bytes
     request  int16 api key, int16 api version, int32 correlation id, nullable string client id,

@@ -165,7 +165,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 class Produced(NamedTuple):
-    """What became of one partition's batch."""
+    """The outcome for one partition's batch."""
 
     partition_index: int
     error_code: int = 0
@@ -236,7 +236,7 @@ Records = TypeVar("Records", bound=Sized)  # bytes, or what can be made into as 
 
 
 class Fetched(NamedTuple, Generic[Records]):
-    """What one partition has to give."""
+    """The records and facts that one partition answers with."""
 
     partition_index: int
     error_code: int
@@ -346,7 +346,7 @@ def _encode_fetched_one(
     session_id: int,
     read_committed: bool,
 ) -> list[bytes | bytearray | Records]:
-    """What nearly every consumer gets: one partition."""
+    """The answer that nearly every consumer gets: one partition."""
     layout, start, before, middle, after = _fetch_layout_of_one(version, topic, read_committed)
     index, error, high_watermark, log_start_offset, records, _, stable_offset, _ = partitions[0]
     length = len(records)

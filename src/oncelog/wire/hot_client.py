@@ -59,7 +59,7 @@ _acks_timeout = Struct(">hi")
 
 
 class ProducedPartition(NamedTuple):
-    """What became of one batch."""
+    """The outcome for one batch."""
 
     topic: bytes
     partition: int
@@ -173,7 +173,7 @@ def _read_record_errors(flexible: bool, frame: Buffer, at: int) -> tuple[list[tu
 
 
 class FetchPartition(NamedTuple):
-    """What is asked of one partition."""
+    """The request about one partition."""
 
     partition: int
     offset: int

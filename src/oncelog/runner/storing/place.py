@@ -115,7 +115,7 @@ class FilePlace:
         return os.path.join(self.scratch, f".{owner}.{uuid4().hex}{UNFINISHED}")
 
     def sweep(self, owner: str) -> None:
-        """What a killed writer has left."""
+        """Remove the unfinished files that a killed writer has left."""
         for path in Path(self.scratch).glob(f".{owner}.*{UNFINISHED}"):
             path.unlink(missing_ok=True)
 
@@ -150,7 +150,8 @@ class FilePlace:
             shutil.copyfileobj(source, sink, PIECE_BYTES)
 
     def _rename(self, unfinished: str, path: str) -> bool:
-        """What was killed between copy and rename has left a copy: it goes with the next one of its name."""
+        """Rename by copying. A writer killed between copy and rename leaves a copy: it goes with the next one of its
+        name."""
         folder, name = os.path.split(path)
         hidden = f".{name}."
         self._files.create_dir(folder)
