@@ -23,7 +23,7 @@ _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def resolved(name: str, text: str, environ: Mapping[str, str] | None = None) -> str:
-    """What a setting is given, read from where it stands. What this raises tells the reference, and never a value."""
+    """The value of a setting, read from the place that it refers to. Errors name the reference, and never a value."""
     if "${" not in text:
         return text
     environ = os.environ if environ is None else environ

@@ -1,4 +1,4 @@
-"""What stands in the log, held against what was sent: numbered messages, by columns. Pure.
+"""The audit: the log compared with what was sent, numbered messages, by columns. Pure.
 
 A message is its number, and each partition got its numbers ascending. So whatever stands behind a larger number of its
 partition was either written twice or came too late. Such a stretch is a *run*: it begins with a jump back, as the
@@ -209,7 +209,7 @@ class Audit:
 
 
 def _only_in(one: Flags, other: Flags) -> tuple[int, list[int]]:
-    """How many, and the first ones; block by block, so that it takes no more memory than the flags do."""
+    """The number of them, and the first ones; block by block, so that it takes no more memory than the flags do."""
     count, examples = 0, list[int]()
     for first in range(0, len(one), BLOCK):
         found = np.flatnonzero(one[first : first + BLOCK] > other[first : first + BLOCK])

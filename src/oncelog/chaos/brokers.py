@@ -120,7 +120,7 @@ class Brokers:
         raise ValueError(f"{event.target} is not of brokers")
 
     def look(self) -> str | None:
-        """How it went, once it is over. Raises `Stopped` where it went wrong."""
+        """The outcome, once it is over. Raises `Stopped` where it went wrong."""
         if self._work is None:
             self._check()
             return None
@@ -173,8 +173,8 @@ class Brokers:
         self._parent.start_tree()
 
     def _cut_power(self, topic: str, down_s: float, chance: random.Random) -> None:
-        """What was written and not flushed cannot be taken back from a process's files, so all of it stays. But each
-        broker is told that the machine was started anew, and finds a write that the end of power tore."""
+        """Cut the power of all. Unflushed writes cannot be taken back from a process's files, so all of them stay. But
+        each broker is told that the machine was started anew, and finds a write that the end of power tore."""
         for broker in self._parent.nodes:  # at one moment
             self._parent.pause(broker)
         for broker in self._parent.nodes:
@@ -218,7 +218,7 @@ def newest_logs(folder: Path, topic: str) -> list[Path]:
 
 
 def compared(folder: Path) -> Replicas:
-    """What they have, once they do not run any more."""
+    """The comparison of the brokers' logs, once they do not run any more."""
     records, damage = 0, list[str]()
     for checked in check_cluster(RealDisk(), str(folder)):
         damage += [f"{checked.name}: {each}" for each in checked.damage]

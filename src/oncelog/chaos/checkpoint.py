@@ -1,4 +1,4 @@
-"""What a query's checkpoint tells about its batches, to somebody who is not the query: which one is under way.
+"""The batches of a query, read from its checkpoint by somebody else: which one is under way.
 
 Spark writes `offsets/N` before batch N runs and `commits/N` when it is over, each in one step.
 """
@@ -38,7 +38,7 @@ def is_committed(checkpoint: Path, batch: int) -> bool:
 
 
 def messages_before(checkpoint: Path, batch: int, topic: str) -> int:
-    """How many messages of this topic, from its beginning, are in this batch or in one before."""
+    """The number of messages of this topic, from its beginning, in this batch and in those before."""
     if batch == NONE:
         return 0
     # A line for the format, one for the batch itself, and one for each source.

@@ -54,7 +54,8 @@ Watch = Callable[[Progress], None]
 
 
 def _watching(sink: str) -> type[PipelineWatch]:
-    """What is of flows is imported for flows alone: it needs msgspec, which the extra `[flow]` brings."""
+    """The watch of a sink. That of flows is imported for flows alone: it needs msgspec, which the extra `[flow]`
+    brings."""
     if sink != FLOW:
         return PipelineWatch
     from oncelog.chaos.flow_watch import FlowWatch
@@ -192,7 +193,7 @@ class Experiment:
         return self._made + (self._pipeline.topics if self._pipeline is not None else [])
 
     def _tidy(self) -> list[str]:
-        """What is left."""
+        """Delete the topics, unless they are to be kept; those that are left."""
         if self._options.is_kept or not self.topics:
             return self.topics
         return delete_topics(self._kafka, self.topics)
@@ -206,7 +207,7 @@ class Experiment:
         return SAMPLE_S if self._pipeline is None else min(SAMPLE_S, self._pipeline.pace_s)
 
     def _expected(self) -> Audit:
-        """What the pipeline has to write."""
+        """The rows that the pipeline has to write."""
         assert self._pipeline is not None
         expected = Audit(self._pipeline.most_rows)
         for _, numbers in stored_numbers(self._kafka, self._options.topic, self._options.partitions):
@@ -391,7 +392,7 @@ class Experiment:
             raise Hangs(f"nothing moved for {SILENCE_S:g} s, at {where}{self._why()}")
 
     def _why(self) -> str:
-        """What may have to do with it."""
+        """Possible causes, for a message."""
         found = [f"\nthe proxy could not pass on: {self._unreadable[-1]}"] if self._unreadable else []
         said = self._pipeline.last_words() if self._pipeline is not None else ""
         return "".join([*found, f"\nthe pipeline said at last:\n{said}" if said else ""])

@@ -1,4 +1,4 @@
-"""What may go wrong on the way, and when: keyed to what was counted, never to the clock. Pure.
+"""The faults on the way, and their times: by counts, never by the clock. Pure.
 
 The same seed makes the same schedule. A fault waits until its counter has come far enough, and then hits the next frame
 that fits it; of several that are due, the oldest hits first and the others wait for later frames. Which connection that

@@ -38,7 +38,7 @@ def flow_of(read: str, write: str, partitions: int) -> Flow:
 
 
 def is_number(value: str) -> bool:
-    """What is no number was not sent by the experiment, whose audit tells it."""
+    """Whether it is a number: another value was not sent by the experiment, whose audit tells it."""
     return value.isascii() and value.isdigit()
 
 

@@ -126,7 +126,7 @@ class FlowWatch(PipelineWatch):
 
 
 def stored_counts(kafka: Kafka, topic: str, partitions: int, first_timer: int) -> Iterator[tuple[int, Numbers]]:
-    """What a flow has written, bucket by bucket, and apart what its timers have, as numbers from `first_timer` on. A
+    """The rows of a flow, bucket by bucket, and apart those of its timers, as numbers from `first_timer` on. A
     number whose count is not the next one of its bucket is none: the state was not the fold of its input. Nor is one
     that a timer tells with another count than it had."""
     counted: dict[int, int] = {}

@@ -86,7 +86,7 @@ def _units(text: str) -> list[str]:
 
 
 class Lines:
-    """What the tool prints, out of bytes as they arrive."""
+    """The lines that the tool prints, out of bytes as they arrive."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -138,7 +138,7 @@ def run(order: Order, write: Callable[[bytes], object]) -> int:
 
 
 def _read(ready: selectors.BaseSelector, descriptor: int) -> bytes | None:
-    """What came meanwhile, perhaps nothing; None at the end."""
+    """The bytes that came meanwhile, perhaps none; None at the end."""
     if not ready.select(TELL_EVERY_S):
         return b""
     return os.read(descriptor, PORTION_BYTES) or None

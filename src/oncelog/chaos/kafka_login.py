@@ -1,4 +1,4 @@
-"""How an experiment gets into a Kafka of the user's that wants passwords or TLS: the properties that say so, for each
+"""The login of an experiment to a Kafka of the user's that wants passwords or TLS: its properties, for each
 of its clients.
 
 They are librdkafka's, as everywhere; Kafka's Java client has other names for the same.
@@ -73,7 +73,7 @@ def for_java(login: Properties) -> dict[str, str]:
 
 
 def jvm_for_java(login: Properties) -> list[str]:
-    """What its own command line must say; no secret is in it."""
+    """The options of the tool's own command line; no secret is in them."""
     return [f"-D{_ALLOWED}={login[_TOKENS_FROM]}"] if _asks_for_tokens(login) else []
 
 

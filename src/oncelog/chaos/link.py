@@ -21,7 +21,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Proxy(Protocol):
-    """What a link asks of the proxy that it belongs to."""
+    """The proxy, as a link needs it."""
 
     unreadable: list[str]
 

@@ -1,5 +1,5 @@
-"""What a process of an experiment is told: by a variable of its environment. A command line is seen by everybody on the
-machine, and an order may hold a password."""
+"""The order of an experiment to one of its processes: by a variable of its environment. A command line is seen by
+everybody on the machine, and an order may hold a password."""
 
 import json
 import os

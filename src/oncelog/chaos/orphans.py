@@ -1,4 +1,4 @@
-"""What is stopped (SIGSTOP) until another has taken its place, and then goes on behind its back."""
+"""Processes that are stopped (SIGSTOP) until another has taken their place, and then go on behind its back."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What an experiment is told, what it notes while it runs, and what came of it. Pure."""
+"""The orders of an experiment, its notes while it runs, and its outcome. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What is asked of a pipeline on Spark."""
+    """The order for a pipeline on Spark."""
 
     sink: str = DIRECT
     is_cluster: bool = False  # executors of their own, where otherwise all tasks run beside the driver
@@ -68,7 +68,7 @@ class Killed:
 
 
 class Replicas(NamedTuple):
-    """What several brokers have of the same, byte for byte."""
+    """The records that several brokers have in common, compared byte for byte."""
 
     records: int  # that were compared
     damage: tuple[str, ...]  # where they differ, or one of them is not whole
@@ -98,7 +98,7 @@ class Outcome:
 
     @property
     def idle_targets(self) -> list[Target]:
-        """What was asked for and never hit work."""
+        """The targets that were asked for and never hit at work."""
         hit = {each.target for each in self.happened if each.hit_work}
         return sorted(self.options.targets - hit)
 
@@ -119,13 +119,13 @@ class Outcome:
 
 
 def _is_whole(written: Result) -> bool:
-    """What the pipeline wrote and should not have is as wrong as what it should have and did not."""
+    """Rows that the pipeline should not have written are as wrong as rows that it did not write."""
     return written.is_exact and not written.unconfirmed_there
 
 
 @dataclass(slots=True)
 class Progress:
-    """What a display may look at while it runs."""
+    """The progress that a display may look at while the experiment runs."""
 
     sent: int = 0
     confirmed: int = 0

@@ -38,7 +38,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
 
 
 def outputs_of(numbers: Numbers) -> Numbers:
-    """What `pipeline_job.py` makes of these, in its order."""
+    """The rows that `pipeline_job.py` makes of these, in its order."""
     rows = numbers % 3
     made: Numbers = np.repeat(2 * numbers, rows)
     firsts = np.repeat(np.cumsum(rows) - rows, rows)  # where the rows of each number begin
@@ -46,7 +46,7 @@ def outputs_of(numbers: Numbers) -> Numbers:
 
 
 def due_of(numbers: Numbers, messages: int) -> Numbers:
-    """What must be written of these, of which somebody else may have sent some."""
+    """The rows due for these numbers, of which somebody else may have sent some."""
     return outputs_of(numbers[(numbers >= 0) & (numbers < messages)])
 
 
@@ -107,7 +107,7 @@ class PipelineLives(Life):
             end_session(self.process)
 
     def abandon(self) -> list[int]:
-        """What is left to itself while another life begins: the processes of this one."""
+        """Leave this life to itself while another one begins; its processes."""
         found = session_of(self.pid)
         self._abandoned.append(self.process)
         return found

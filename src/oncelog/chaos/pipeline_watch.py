@@ -78,7 +78,7 @@ class PipelineWatch:
 
     @property
     def topics(self) -> list[str]:
-        """What it has made; the direct sink keeps its state in one."""
+        """The topics that it has made; the direct sink keeps its state in one."""
         query = query_of(self._checkpoint) if self._told.sink == DIRECT else ""
         return [self.topic, *[topic_of(query)] * bool(query)]
 
@@ -88,19 +88,19 @@ class PipelineWatch:
         return 2 * self._options.messages
 
     def due_of(self, numbers: Numbers) -> Numbers:
-        """What must be written of these messages."""
+        """The rows due for these messages."""
         return due_of(numbers, self._options.messages)
 
     @property
     def timers(self) -> int:
-        """How many rows those are that a timer writes."""
+        """The number of rows that a timer writes."""
         return 0
 
     def expect(self, rows: int) -> None:
         """`rows` must be written; what the checkpoint says is enough here."""
 
     def stored(self) -> Iterator[tuple[int, Numbers]]:
-        """What was written, in parts each of which ascends."""
+        """The rows that were written, in parts each of which ascends."""
         return stored_numbers(self._kafka, self.topic, self._options.partitions)
 
     def last_words(self) -> str:
@@ -112,7 +112,7 @@ class PipelineWatch:
 
     @property
     def pace_s(self) -> float:
-        """How soon to look again."""
+        """The pause before the next look."""
         return LOOK_WHEN_DUE_S if self._is_due else LOOK_S
 
     @property
@@ -120,7 +120,7 @@ class PipelineWatch:
         return bool(self._kills) and self._kills[-1].at <= self.written
 
     def look(self) -> Iterator[tuple[Event, int]]:
-        """What was killed, and how many messages its batch was of; 0 where it was over after all. Then the same is
+        """The kills so far, and the number of messages in the batch; 0 where it was over after all. Then the same is
         killed once more, in the next batch."""
         now_s = monotonic_s()
         if now_s - self._looked_s < self.pace_s:

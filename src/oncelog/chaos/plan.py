@@ -1,4 +1,4 @@
-"""What is to be killed, and when: after how many confirmed messages, never by the clock. Pure.
+"""The plan of kills: each after a number of confirmed messages, never by the clock. Pure.
 
 The same seed, targets, spacing and number of messages make the same plan. Connections and answers are the proxy's
 business, so those events are faults of its schedule that count `confirmed`; the others are processes to be killed.

@@ -38,7 +38,7 @@ def command_of(pid: int) -> bytes:
 
 
 def name_of(pid: int) -> bytes:
-    """What it calls itself, of which Linux keeps 15 bytes."""
+    """The name of a process, of which Linux keeps 15 bytes."""
     try:
         return (PROCESSES / str(pid) / "comm").read_bytes().rstrip(b"\n")
     except OSError:
@@ -52,7 +52,7 @@ def parent_of(pid: int) -> int:
 
 
 def ticks_of(pid: int, *, with_children: bool = False) -> int:
-    """How much of a processor's time it has used, or with the children that it has waited for."""
+    """The processor time that it has used, or with the children that it has waited for."""
     return sum(map(int, _stat(pid)[_TICKS : _TICKS + (4 if with_children else 2)]))
 
 

@@ -80,7 +80,7 @@ class ProducerLives(Life):
             ready.select(seconds)
 
     def read(self) -> bytes | None:
-        """What came since; nothing: not now; None: the process has ended and everything was read."""
+        """The bytes that came since; empty: none now; None: the process has ended and everything was read."""
         try:
             data = os.read(self.fileno(), 1 << 20)
         except BlockingIOError:

@@ -172,7 +172,7 @@ class FaultProxy:
             await self.behind(host, port)
 
     async def behind(self, host: str, port: int) -> Address:
-        """Where this proxy stands for a server; a new server gets a new port."""
+        """The address of this proxy for a server; a new server gets a new port."""
         address = (host, port)
         async with self._listening:
             if address not in self._ports:

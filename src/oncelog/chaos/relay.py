@@ -1,4 +1,4 @@
-"""What a partition of the network cuts: the links by which a broker is reached, and by which it reaches others.
+"""The links that a partition of the network cuts: those by which a broker is reached, and by which it reaches others.
 
 Each broker is reached at a port of its own here, by clients and by other brokers, and reaches the tree by a socket of
 its own. Bytes pass as they are. A link that is cut passes nothing and tells nobody; once it is whole again what was

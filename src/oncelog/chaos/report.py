@@ -67,7 +67,7 @@ def _wrong(found: Mapping[str, int], of_what: str) -> list[str]:
 
 
 def counts(outcome: Outcome) -> dict[str, int]:
-    """What the article counts, and what it does not."""
+    """The counts of the article, and some more."""
     result = outcome.result
     found = {
         "sent": result.sent,
@@ -204,7 +204,7 @@ def options_in_words(options: Options) -> str:
 
 
 def command_of(options: Options) -> str:
-    """What plans the same again."""
+    """The command that plans the same again."""
     said: dict[str, object] = {"--messages": options.messages, "--every": options.every, "--seed": options.seed}
     if options.seconds:
         said = {"--minutes": f"{options.seconds / 60:g}", **{name: said[name] for name in ("--every", "--seed")}}

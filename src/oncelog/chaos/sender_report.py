@@ -1,4 +1,4 @@
-"""What a producer in a process of its own tells the experiment, over a pipe: how many messages it has sent, how many
+"""Reports of a producer in a process of its own to the experiment, over a pipe: how many messages it has sent, how many
 failed for good, which were confirmed since it last said so, and how long that took. Pure."""
 
 import struct
@@ -13,7 +13,7 @@ MOST_NUMBERS: Final = 1_000_000  # in one report
 
 
 class BadReport(ValueError):
-    """What came over the pipe is no report."""
+    """The bytes from the pipe are no report."""
 
 
 class Report(NamedTuple):

@@ -100,7 +100,7 @@ class Teller:
 
 
 class Client:
-    """What both clients do alike, since ours follows librdkafka's."""
+    """The part that both clients have in common, since ours follows librdkafka's."""
 
     def __init__(self, producer: Any) -> None:
         self._producer = producer
@@ -178,7 +178,7 @@ class Life:
         return 0
 
     def _pause_s(self) -> float:
-        """How much too early it is for the next message. What was missed is not made up for by a burst."""
+        """The time until the next message is due. Missed ones are not made up for by a burst."""
         if not self._order.rate:
             return 0.0
         now_s = monotonic_s()

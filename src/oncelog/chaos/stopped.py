@@ -1,4 +1,4 @@
-"""Why an experiment could not go on."""
+"""The reason why an experiment could not go on."""
 
 
 class Stopped(RuntimeError):

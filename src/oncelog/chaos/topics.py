@@ -1,4 +1,4 @@
-"""What an experiment asks a cluster for: a topic, how much stands in it, and which numbers."""
+"""Questions of an experiment to a cluster: a topic, its number of records, and the numbers in them."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -55,7 +55,7 @@ def delete_topics(kafka: Kafka, topics: Iterable[str]) -> list[str]:
 
 
 def stored_numbers(kafka: Kafka, topic: str, partitions: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """What stands in each partition, portion by portion, in the order of the log; -1 for what is no number."""
+    """The numbers in each partition, portion by portion, in the order of the log; -1 for a record that is no number."""
     for partition, rows in stored(kafka, topic, partitions, "value"):
         yield partition, numbers_of(rows.column("value"))
 

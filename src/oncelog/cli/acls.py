@@ -175,7 +175,7 @@ def remove(
 def _refuse_too_much(
     is_all: bool, targets: Targets, operations: Sequence[str], principals: Sequence[str], said: dict[str, Any]
 ) -> None:
-    """What would take away more rules than somebody has thought of."""
+    """Refuse to remove more rules than were probably meant."""
     things, is_about_somebody = bool(list(targets)), bool(said["allowed"] or said["denied"])
     is_named = things or is_about_somebody or bool(principals)
     if operations and not is_named and not is_all:
@@ -218,7 +218,7 @@ def _roles(said: dict[str, Any]) -> list[str]:
 
 
 def _given(targets: Targets, operations: Sequence[str], said: dict[str, Any]) -> list[Given]:
-    """What is to be done to what."""
+    """The rules that the options name."""
     found, roles = [], _roles(said)
     for target in targets:
         wanted = list(operations)
@@ -233,7 +233,7 @@ def _given(targets: Targets, operations: Sequence[str], said: dict[str, Any]) ->
 
 
 def _check(given: Sequence[Given]) -> None:
-    """What no request ever asks for is a slip, as in kafka-acls."""
+    """Refuse an operation that no request ever asks for: it is a slip, as in kafka-acls."""
     for target, operation in given:
         known = (EVERYTHING, *OPERATIONS_OF[target.kind])
         if operation not in known:

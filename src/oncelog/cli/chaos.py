@@ -229,7 +229,7 @@ def _brokers(given: dict[str, Any]) -> int:
 
 
 def _check_options(given: dict[str, Any]) -> None:
-    """What can be known to be wrong before anything starts: an experiment may take hours."""
+    """Refuse wrong options before anything starts: an experiment may take hours."""
     if given["minutes"] is not None and isnan(given["minutes"]):  # which is in every range
         raise click.UsageError("--minutes is a number")
     if given["messages"] and given["minutes"]:

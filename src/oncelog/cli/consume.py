@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class What:
-    """What was said of which records are read."""
+    """The options that say which records are read."""
 
     topics: tuple[str, ...]
     indexes: tuple[int, ...]
@@ -30,7 +30,7 @@ class What:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What was said of how they are printed."""
+    """The options that say how records are printed."""
 
     format: str | None
     is_json: bool

@@ -142,6 +142,6 @@ def _say(words: str) -> None:
 
 
 def _properties(to: Connecting, servers: str | None, own: dict[str, str]) -> dict[str, str]:
-    """What was said of one side goes before what was said of both."""
+    """The properties of one side, which go before those of both."""
     properties = {name: value for name, value in to.properties.items() if servers is None or name not in SERVERS}
     return properties | own | ({} if servers is None else {SERVERS[0]: servers})

@@ -182,7 +182,7 @@ async def _row(look: "Looking", name: str) -> dict[str, Any]:
 @name_argument
 @speaks_of_flows
 def describe(to: Connecting, form: str, name: str) -> None:
-    """How far each cell of a flow is, and who holds it, as its last commit says."""
+    """Shows how far each cell of a flow is, and who holds it, as its last commit says."""
 
     async def asked(look: "Looking") -> dict[str, Any]:
         register = await register_of(look, name)

@@ -25,7 +25,7 @@ MANY_LINES = 50_000  # behind this many it is worth loading what sends columns
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What was said of where records come from."""
+    """The options that say where records come from."""
 
     files: tuple[Path, ...]
     are_lines: bool
@@ -119,7 +119,7 @@ def command(
 
 @contextmanager
 def _sender(properties: dict[str, Any], to: Connecting, target: Any, count: int | None) -> "Iterator[RecordSender]":
-    """What was read before Ctrl-C, or before a record that is refused, is still sent, for a while."""
+    """The sender. Records read before Ctrl-C, or before one that is refused, are still sent, for a while."""
     from oncelog.cli.parts.record_sender import RecordSender
     from oncelog.client.errors import KafkaException
 

@@ -138,7 +138,8 @@ def _serve_by_workers(settings: "Settings", count: int, until: "Callable[[], obj
 
 
 def _console(address: str | None, faults: Path | None) -> "tuple[list[tuple[str, int]], Beside | None]":
-    """Where the page listens, and the page. `faults`: where `oncelog chaos` writes down what it does to the server."""
+    """The addresses of the page, and the page. `faults`: the file in which `oncelog chaos` notes what it does to the
+    server."""
     if address is None:
         return [], None
     try:

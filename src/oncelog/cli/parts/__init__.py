@@ -1,1 +1,2 @@
-"""What several commands share, or one has beside its own file: each file of the folder above is a command."""
+"""Parts that several commands share, or that one has beside its own file: each file of the folder above is a
+command."""

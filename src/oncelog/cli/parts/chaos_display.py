@@ -1,4 +1,4 @@
-"""What `oncelog chaos` shows while it runs, on stderr: in a terminal a few lines that are drawn over themselves,
+"""The display of `oncelog chaos` while it runs, on stderr: in a terminal a few lines that are drawn over themselves,
 elsewhere a line for each phase and every ten seconds, so that a log shows life."""
 
 import os
@@ -26,7 +26,7 @@ HIDE_CURSOR, SHOW_CURSOR, CLEAR_BELOW, CLEAR_LINE = "\033[?25l", "\033[?25h", "\
 
 
 class Frame:
-    """What is to be said of an experiment at some moment, in lines. It learns rates from what it was shown before."""
+    """The lines about an experiment at some moment. It learns rates from what it was shown before."""
 
     def __init__(self, messages: int, *, has_pipeline: bool = False, is_plain_ascii: bool = False) -> None:
         self._messages = messages  # 0: for as long as it takes

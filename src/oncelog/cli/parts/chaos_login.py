@@ -1,4 +1,4 @@
-"""What `oncelog chaos` is told of how to get into a Kafka of the user's."""
+"""The options of `oncelog chaos` for getting into a Kafka of the user's."""
 
 from typing import Any
 

@@ -31,7 +31,7 @@ POLL_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is to be read, and how it is written."""
+    """The bounds of reading, and the way of writing."""
 
     most_records: int | None = None
     ends_at_end: bool = False  # of every partition

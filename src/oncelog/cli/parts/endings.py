@@ -1,4 +1,4 @@
-"""How commands end: one line that says what to do, and an exit code that scripts can tell apart."""
+"""The endings of commands: one line that says what to do, and an exit code that scripts can tell apart."""
 
 import os
 import signal
@@ -108,7 +108,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def forget_stdout() -> None:
-    """What is still in the buffer would be written when Python ends, and complain then."""
+    """Throw away the buffer of stdout: it would be written when Python ends, and complain then."""
     with suppress(UnsupportedOperation):  # tests put something else in its place
         stdout = sys.stdout.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -1,4 +1,4 @@
-"""How a command runs a flow: what it shows meanwhile, and how it ends."""
+"""Running a flow from a command: what it shows meanwhile, and how it ends."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""What `oncelog flow try` says: of each cell what would be written otherwise, and how it ends."""
+"""The output of `oncelog flow try`: for each cell, what would be written otherwise, and how it ends."""
 
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -70,7 +70,7 @@ def _text(data: bytes | str | None) -> str | None:
 
 
 def lines_of_trial(told: dict[str, Any]) -> Iterator[str]:
-    """What differs, for people."""
+    """The differences, for people."""
     where = f"{told['stage']} {told['cell']}"
     if told["failure"]:
         yield f"{where}: the new code stops at {told['failure']}"

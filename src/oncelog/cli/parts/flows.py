@@ -1,4 +1,4 @@
-"""What the commands of `oncelog flow` have in common: a flow found by its name in a cluster, or in Python's modules."""
+"""The common part of the commands of `oncelog flow`: a flow found by its name in a cluster, or in Python's modules."""
 
 import asyncio
 import json
@@ -72,7 +72,7 @@ def speaks_of_flows(body: Callable[P, T]) -> Callable[P, T]:
 
 
 def loaded(target: str) -> "Program":
-    """What MODULE:FLOW names, with modules of this folder, as `python -m` finds them."""
+    """The flow that MODULE:FLOW names, with modules of this folder, as `python -m` finds them."""
     from oncelog.flow import Flow
 
     module, name = _module_of(target, "MODULE:FLOW, such as billing:flow for `flow` in billing.py")
@@ -132,7 +132,7 @@ def _module_of(target: str, expected: str) -> tuple[ModuleType, str]:
 
 
 def looked(to: Connecting, question: "Callable[[Looking], Awaitable[T]]") -> T:
-    """What a look at a cluster answers."""
+    """The answer of a look at a cluster."""
     from oncelog.runner.looking import looking
 
     async def answered() -> T:

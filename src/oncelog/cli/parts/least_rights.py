@@ -1,4 +1,4 @@
-"""What somebody needs, and no more: the rules for a producer, a consumer, a sink, a copy, a flow.
+"""The rights that somebody needs, and no more: the rules for a producer, a consumer, a sink, a copy, a flow.
 
 Writing a topic lets one get a producer id, too. Where a topic's settings may be read (DescribeConfigs), what would lose
 records is noticed and said; without that right it goes unnoticed, so it belongs to what is needed.
@@ -70,7 +70,8 @@ def _producer(needs: Needs) -> list[Part]:
 
 
 def _saved(needs: Needs) -> list[Part]:
-    """What was written since the last save is looked for, and read back where it must be compared."""
+    """The rights for a saved producer: records since the last save are looked for, and read back where they must be
+    compared."""
     group = [] if needs.group is None else [_member(needs.group)]
     return [*_of_topics(("Write", "Read"), needs.topics), *group]
 

@@ -17,8 +17,8 @@ Headers = list[tuple[bytes, bytes | None]]
 
 
 def pieces(stream: BinaryIO, name: str, delimiter: bytes, most_bytes: int) -> Iterator[list[bytes]]:
-    """What stands between delimiters, as it arrives. What is longer than any record may be is refused, so that an input
-    without delimiters does not fill the memory."""
+    """The pieces between delimiters, as they arrive. One that is longer than any record may be is refused, so that an
+    input without delimiters does not fill the memory."""
     read = getattr(stream, "read1", stream.read)
     rest = b""
     while chunk := read(CHUNK_BYTES):
@@ -45,7 +45,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """What was said of all records on the command line."""
+    """The options that hold for all records."""
 
     key: bytes | None = None
     headers: Headers | None = None
@@ -112,7 +112,8 @@ def _is_ready(stream: BinaryIO) -> bool:
 
 
 def of_envelopes(lines: Sequence[bytes], fixed: Fixed, name: str, first_line: int) -> Iterator[Record]:
-    """What `consume -J` wrote, one object a line; the command line's key and headers are for those without."""
+    """The records that `consume -J` wrote, one object a line; the command line's key and headers are for those
+    without."""
     for number, line in enumerate(lines, first_line):
         if line.strip():
             try:

@@ -41,7 +41,7 @@ def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float
 
 @dataclass(frozen=True, slots=True)
 class Connecting:
-    """What was said of how to reach the brokers."""
+    """The options that say how to reach the brokers."""
 
     properties: Mapping[str, str] = field(repr=False)  # a password may be among them
     timeout_s: float

@@ -1,4 +1,4 @@
-"""What hangs on the order of a set, or on hash(), is to be the same in each process that works for a flow."""
+"""A fixed hash seed: the order of a set, and hash(), are to be the same in each process that works for a flow."""
 
 import os
 import sys

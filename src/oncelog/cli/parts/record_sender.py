@@ -20,7 +20,7 @@ _PASSING = frozenset({KafkaError.LEADER_NOT_AVAILABLE})
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What was said of where records go; None where each may say it."""
+    """The options that say where records go; None where each record may say it."""
 
     topic: str | None
     partition: int | None

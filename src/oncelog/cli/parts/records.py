@@ -53,7 +53,7 @@ def _encoded(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What is printed of a record: kcat's letters, and what stands between."""
+    """The form in which a record is printed: kcat's letters, and the text between them."""
 
     parts: tuple[str | bytes, ...]
     null: bytes

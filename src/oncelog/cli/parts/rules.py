@@ -41,7 +41,7 @@ class Principal(click.types.StringParamType):
 
 
 class Target(NamedTuple):
-    """What a rule is about: a kind by the name of its `ResourceType`, and a name."""
+    """The resource that a rule is about: a kind by the name of its `ResourceType`, and a name."""
 
     kind: str
     name: str
@@ -71,7 +71,7 @@ def on_topic(operation: str, name: str) -> Given:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """What was said of what rules are about."""
+    """The options that say what rules are about."""
 
     topics: tuple[str, ...]
     groups: tuple[str, ...]
@@ -148,7 +148,7 @@ def word_of(name: str) -> str:
 
 
 def command_of(principal: str, given: Sequence[Given], pattern: str) -> str:
-    """What adds these rules, which are about one thing."""
+    """The command that adds these rules, which are about one resource."""
     target = given[0].target
     words = ["oncelog acls add", f"--allow-principal {quote(principal)}"]
     words += [f"--operation {each.operation}" for each in given]
