@@ -1,4 +1,5 @@
-"""Flows as a core: a cell takes input, keeps state and fills slots, and its journal says how far. Pure."""
+"""Flows: pipelines from topics to topics, with state for each key. `Flow` and `Topic` are the beginning; `Cell` and the
+values around it are the pure core that runs below them."""
 
 from oncelog.flow.cell import Cell
 from oncelog.flow.cleanup_job import cleanup

@@ -17,6 +17,8 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class Codec(Generic[T]):
+    """A way to write values of one type as bytes, and to read them. `name` must change when the bytes do."""
+
     name: str  # goes into the fingerprint of the code
     encode: Callable[[T], bytes]
     decode: Callable[[bytes], T]
@@ -85,7 +87,7 @@ def foreign_fields(codec: Codec[Any], stored: bytes) -> list[str]:
 
 
 def optional(codec: Codec[T]) -> Codec[T | None]:
-    """The same codec for values that may be null, and for keys of records that may have none."""
+    """The codec for values that may be null, or for keys of records that may have none."""
     encode = cast(Callable[[T | None], bytes], codec.encode)
     return Optional(f"optional {codec.name}", encode, codec.decode, (optional, (codec,)))
 

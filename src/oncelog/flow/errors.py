@@ -2,8 +2,8 @@
 
 
 class FlowRefused(Exception):
-    """It cannot begin as it is; nothing was read or written. The text says what has to be done."""
+    """The flow cannot begin as it is; nothing was read or written. The text says what has to be done."""
 
 
 class FlowFailed(Exception):
-    """It ran, and ended although nobody asked it to. What is committed stays, and a new start goes on from there."""
+    """The flow ran, and a failure ended it. Its commits stay, and a new start goes on from there."""

@@ -1,4 +1,4 @@
-"""A flow, as users have it in hand."""
+"""Flows, as users write and run them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
@@ -60,10 +60,13 @@ class Run(Protocol):
 
 
 class Flow:
-    """`program` is what was written down; it goes to those who run it, and they never see a Flow."""
+    """A flow: topics that it reads, steps with state for each key, topics that it writes.
+
+    `simulate` runs it in memory, `run` and `start` against brokers. `program` is its description, for those who run it.
+    """
 
     def __init__(self, name: str, *, version: str, otherwise: Dead | None = None) -> None:
-        """`otherwise`: where records go that cannot be worked on. Without it the cell stops at one."""
+        """`otherwise`: the topic for records that cannot be worked on. Without it a cell stops at such a record."""
         self.program = Program(name, version=version, otherwise=otherwise)
 
     @property
@@ -84,9 +87,9 @@ class Flow:
         headers: bool = False,
         start: Literal["earliest", "latest"] | int = "earliest",
     ) -> Stream[K, V]:
-        """`wait_ms`: how much older than those before it a record may be, and still be in time. `headers`: functions
-        look at them, as `at.headers`. `start`: where a flow that has never read it begins, and where it was then; a
-        number is a time in milliseconds, by the times that the log has."""
+        """Read a topic. `wait_ms`: by how much a record may be older than those before it and still be in time.
+        `headers`: functions can read them, as `at.headers`. `start`: where a flow that has never read the topic begins;
+        a number is a time in milliseconds, by the log's times."""
         program, what = self.program, f"flow {self.name}: read"
         check_kind(what, topic, Topic, A_TOPIC)
         wait_ms = number_within(f"{what} of {topic.name}: wait_ms", wait_ms, 0)
@@ -104,8 +107,8 @@ class Flow:
     def table(
         self, topic: Topic[K, V], *, name: str | None = None, most: int = MOST_ROWS, otherwise: Dead | None = None
     ) -> Table[K, V]:
-        """The last value of each key of a compacted topic, for streams to be joined with; a null value deletes. A
-        partition has `most` rows at most, which are state of its cell."""
+        """The last value of each key of a compacted topic, for streams to be joined with; a null value deletes a key.
+        Each partition may have `most` rows, which are state of its cell."""
         program = self.program
         check_kind(f"flow {self.name}: table", topic, Topic, A_TOPIC)
         name = name or topic.name
@@ -122,13 +125,14 @@ class Flow:
         run_id: str | None = None,
         **options: Any,
     ) -> None:
-        """Run in this process, until Ctrl-C or SIGTERM; with `until="end"` up to where its inputs end now. A run with a
-        `run_id` that was begun before is the same run and has its ends; one that is finished is not repeated.
-        A run with `until` that a signal stops early raises SystemExit, as it has not finished.
-        `metrics="HOST:PORT"`: Prometheus text is served at /metrics there.
+        """Run in this process until Ctrl-C or SIGTERM, or, with `until="end"`, up to where its inputs end now.
 
-        With a Spark session the cells are at work in Spark's tasks: `tasks=` says in how many at a time, by default all
-        slots but one, and `tenure=` for how many seconds a task holds its cells (300)."""
+        With a `run_id` that was begun before, it is the same run, with the same ends; a finished run is not repeated.
+        A run with `until` that a signal stops early raises SystemExit, since it has not finished.
+        `metrics="HOST:PORT"` serves Prometheus text there, at /metrics.
+
+        With a Spark session, Spark's tasks do the work of the cells: `tasks=` is how many at a time (by default all
+        slots but one), and `tenure=` for how many seconds a task holds its cells (300)."""
         _work(self.start(properties, spark=spark, until=until, run_id=run_id, **options), until)
 
     def start(
@@ -140,7 +144,7 @@ class Flow:
         run_id: str | None = None,
         **options: Any,
     ) -> Run:
-        """The same, and returns once its cells are at work."""
+        """Run as `run` does, and return once its cells are at work."""
         return _started(self.program, properties, spark=spark, until=until, run_id=run_id, **options)
 
     def stream(
@@ -152,8 +156,8 @@ class Flow:
         run_id: str | None = None,
         **options: Any,
     ) -> Any:
-        """Run on Spark as a real StreamingQuery, which this returns: a batch is a tenancy (`tenure=`, 60 seconds), with
-        `until="end"` the only one, by `availableNow`. Where no query is needed, `start` with a session serves
+        """Run on Spark as a real StreamingQuery, which is returned. A batch is a tenancy (`tenure=`, 60 seconds); with
+        `until="end"` it is the only one, by `availableNow`. Where no query is needed, `start` with a session serves
         better."""
         return import_module("oncelog.spark.flows").stream(
             self.program, properties, spark=spark, until=until, run_id=run_id, **options
@@ -170,9 +174,9 @@ class Flow:
         spark: Any = None,
         **options: Any,
     ) -> None:
-        """Another run of the same flow, beside the live one: over what its inputs got since a time and before another
-        (from their start, up to now), into other topics, with state of its own. `into` says where all that it writes
-        goes instead. Called again with the same name it goes on, and one that is finished is not repeated."""
+        """Run the same flow once more, beside the live one: over the input since one time and before another (by
+        default from its start up to now), into other topics, with state of its own. `into` names another topic for each
+        one that the flow writes. Called again with the same name it goes on; a finished one is not repeated."""
         other = beside(self.program, name, into, since_ms=since_ms, until_ms=until_ms)
         _work(_started(other, properties, spark=spark, until="end", run_id=name, **options), "end")
 
@@ -184,12 +188,12 @@ class Flow:
         crashes: Crashes = False,
         seeds: Iterable[int] = SEEDS,
     ) -> Simulated:
-        """Runs it in memory over these records, and with `end` until that time of events, in milliseconds.
+        """Run the flow in memory over these records, and with `end` until that time of events, in milliseconds.
 
         With `crashes` the holder of a cell is killed at each point where something was sent or appended. "everywhere"
         also lets it go on behind the one that follows, and makes histories by chance: a seed is the order in which
-        cells take turns and inputs grow, and the faults. All of them must come to what the functions make of the input
-        once; what does not is told, as short as it can be made."""
+        cells take turns and inputs grow, and the faults. All runs must have the same result: that of the functions over
+        the input, once. Raises Stopped for one that differs, with a story of it as short as can be found."""
         return simulate(self.program, sent, end, crashes=crashes, seeds=seeds)
 
 

@@ -67,14 +67,17 @@ class Stream(Generic[K, V]):
         return Stream(self._flow, self._part, self._node.then(make, gives=gives, table=table, **how))
 
     def map(self, function: Callable[[V], V2]) -> "Stream[K, V2]":
+        """Replace each value by what the function returns."""
         self._takes("map", function, "value")
         return self._then(lambda then, _: lambda key, value: then(key, function(value)), gives=OTHER)
 
     def filter(self, keeps: Callable[[V], bool]) -> "Stream[K, V]":
+        """Keep the records for whose value the function returns true."""
         self._takes("filter", keeps, "value")
         return self._then(lambda then, _: lambda key, value: then(key, value) if keeps(value) else None, gives=SAME)
 
     def flat_map(self, function: Callable[[V], Iterable[V2]]) -> "Stream[K, V2]":
+        """Replace each value by the values that the function returns: none, one or more."""
         self._takes("flat_map", function, "value")
 
         def make(then: Push, _: Scope) -> Push:
@@ -90,7 +93,7 @@ class Stream(Generic[K, V]):
         return self._then(make, gives=OTHER)
 
     def only(self, kind: type[V2]) -> "Stream[K, V2]":
-        """Keep values of this type: the branches of a fan-out."""
+        """Keep values of this type only: one branch of a fan-out."""
         check_type(self._what("only"), kind)
 
         def make(then: Push, _: Scope) -> Push:
@@ -99,8 +102,8 @@ class Stream(Generic[K, V]):
         return self._then(make, gives=kind)
 
     def call(self, function: Callable[[V, Context[K]], V2], *, name: str = "call") -> "Stream[K, V2]":
-        """Call a function that need not give the same for the same: it asks a service, or chance. What follows from its
-        answer is sent from the commit, once. After a crash it may be asked again, with the same `at.id`."""
+        """Call a function whose result may differ the next time: it asks a service, or chance. Results that follow from
+        its answer are sent from the commit, once. After a crash it may be called again, with the same `at.id`."""
         self._refuse_behind_totals(name)
         self._takes(name, function, "value", "at")
         stream: Stream[K, V2] = self._then(calling(self._flow.claim_name(name), function), repeats=False)
@@ -108,17 +111,17 @@ class Stream(Generic[K, V]):
         return stream
 
     def count(self, name: str) -> "Stream[K, int]":
-        """The number of records of each key so far, told at commits: one number for each key that changed since."""
+        """The number of records of each key so far, written at commits: one number for each key that changed since."""
         return self._totals(name, json_of(int), add, one, count_columns, reads_values=False)
 
     def sum(self, name: str, of: Callable[[V], N]) -> "Stream[K, N]":
-        """The sum of a number of each key's values, told at commits."""
+        """The sum of a number of each key's values so far, written at commits."""
         self._takes(name, of, "value")
         columns = sum_columns(self._part.branches[0].source.value.decode, of)
         return self._totals(name, cast(Codec[N], json_of(cast(type[N], int | float))), add, of, columns)
 
     def latest(self, name: str) -> "Stream[K, V]":
-        """The last value of each key, told at commits."""
+        """The last value of each key, written at commits."""
         if self._node.before is not None or len(self._part.branches) > 1:
             raise ValueError(
                 f"flow {self._flow.name}: `latest` ({name}) keeps values as their topic has them. Put it right behind "
@@ -144,9 +147,9 @@ class Stream(Generic[K, V]):
         on_timer: Callable[[S, K, Context[K]], tuple[S | None, Iterable[V2]]] | None = None,
         upgrade: Upgrade[Any, S] | None = None,
     ) -> "Stream[K, V2]":
-        """Work with a state for each key, that `state()` makes where there is none. As None it goes, and its timers
-        too. New fields with defaults are read as these; after any other change of shape: another name, and
-        `upgrade`."""
+        """Work with a state for each key. `state()` makes the first one. Where the function returns None as the state,
+        the state is removed, with its timers. A new field needs a default; any other change of the state's shape needs
+        another name, and `upgrade`."""
         self._refuse_behind_totals(name)
         of_key = self._key_of_states(name)
         check_begins(self._flow.name, name, state)
@@ -164,8 +167,8 @@ class Stream(Generic[K, V]):
     def dedup(
         self, name: str, id: Callable[[V], str], *, most: int = MOST_IDS, keep_ms: int | None = None
     ) -> "Stream[K, V]":
-        """Leave out records whose id came before, in the same partition. The newest `most` ids of each partition are
-        kept, and with `keep_ms` none that is older than the newest by more."""
+        """Leave out records whose id came before in the same partition. The newest `most` ids of each partition are
+        kept; with `keep_ms`, no id that is older than the newest one by more than that."""
         self._refuse_behind_totals(name)
         self._takes(name, id, "value")
         codec = self._flow.claim_state(name, json_of(int))
@@ -174,8 +177,8 @@ class Stream(Generic[K, V]):
     def dedup_offsets(
         self, name: str, source: Callable[[V, Context[K]], tuple[str, int]] = in_header
     ) -> "Stream[K, V]":
-        """Leave out records that a copier wrote before: it said where each comes from, by a source and a rising offset.
-        By default that is the header `oncelog.source`. One number is kept for each source."""
+        """Leave out records that a copier has written before. The copier names the origin of each record, by a source
+        and a rising offset: by default in the header `oncelog.source`. One number is kept for each source."""
         self._refuse_behind_totals(name)
         self._takes(name, source, "value", "at")
         return self._then(without_lower_offsets(name, source, self._flow.claim_state(name, json_of(int))))
@@ -190,8 +193,8 @@ class Stream(Generic[K, V]):
         every_ms: int | None = None,
         late: "Topic[K, V] | None" = None,
     ) -> "Stream[K, Window[S]]":
-        """Windows of event time for each key, one beginning `every_ms`. Each is written once, when the watermark has
-        passed its end; what comes later goes to `late`, or nowhere."""
+        """Keep a state for each key and window of event time; a window begins every `every_ms`. Each window is written
+        once, when the watermark has passed its end. A record that comes later goes to `late`, or nowhere."""
         self._refuse_behind_totals(name)
         of_key = self._key_of_states(name)
         check_begins(self._flow.name, name, state)
@@ -205,7 +208,7 @@ class Stream(Generic[K, V]):
         return behind._then(in_time)
 
     def merge(self, name: str, other: "Stream[K2, V2]") -> "Stream[K | K2, V | V2]":
-        """Both, in one order, by their times. The order is written down before anything of it is sent."""
+        """Merge two streams into one order, by times. The order is written down before any result of it is sent."""
         self._refuse_behind_totals(name)
         check_kind(self._what(name), other, Stream, "another stream of this flow, such as flow.read(payments)")
         other._refuse_behind_totals(name)
@@ -235,8 +238,8 @@ class Stream(Generic[K, V]):
         self, table: Table[K, T], function: Callable[[V, T | None], V2], *, left: Literal[True]
     ) -> "Stream[K, V2]": ...
     def join(self, table: Table[K, Any], function: Callable[[V, Any], V2], *, left: bool = False) -> "Stream[K, V2]":
-        """Join each record with the row that a table has for its key. Without one a record goes no further; with `left`
-        the function gets None for it. Which rows are there by then is planned, so a crash changes nothing of it."""
+        """Join each record with the row that a table has for its key. A record without a row goes no further; with
+        `left` the function gets None. The rows that are there by then are planned, so a crash does not change them."""
         check_kind(self._what("join"), table, Table, "a table of this flow, such as flow.table(customers)")
         self._refuse_behind_totals(f"join with {table.name}")
         self._takes(f"join with {table.name}", function, "value", "row")
@@ -258,7 +261,7 @@ class Stream(Generic[K, V]):
         )
 
     def through(self, topic: Topic[K2, V], key: Callable[[V], K2]) -> "Stream[K2, V]":
-        """Records change partition by another key: here one stage ends and another begins."""
+        """Send the records through a topic, to partitions by another key: one stage ends here and another begins."""
         check_kind(self._what("through"), topic, Topic, A_TOPIC)
         self._takes(f"through {topic.name}", key, "value")
         self._end(Sink(topic, key, tells_source=True))
@@ -267,6 +270,7 @@ class Stream(Generic[K, V]):
         return self._flow.begin(topic.name, (Branch(topic, is_derived=True, otherwise=otherwise),))
 
     def write(self, topic: Topic[K, V]) -> None:
+        """Write the records to this topic, under their keys."""
         check_kind(self._what("write"), topic, Topic, A_TOPIC)
         self._end(Sink(topic, None))
 
@@ -279,8 +283,9 @@ class Stream(Generic[K, V]):
         rows: type[V] | None = None,
         name: str | None = None,
     ) -> None:
-        """Parquet under a folder or URL, an hour of event time a folder. A file has what came to a partition within
-        `every_ms`, up to `most_records`. Its columns are the fields of `rows`, or of what the topic's codec makes."""
+        """Write Parquet under a folder or URL, one folder for each hour of event time. A file has the records that came
+        to a partition within `every_ms`, `most_records` at most. Its columns are the fields of `rows`, or else those of
+        the type that the topic's codec makes."""
         part, node = self._part, self._node
         flow, what = self._flow, f"flow {self._flow.name}: files of {self._part.name}"
         if len(part.branches) > 1 or any(each.gives is None for each in node.path):
@@ -339,7 +344,7 @@ class Program:
     """The parts of a flow, as they are written down."""
 
     def __init__(self, name: str, *, version: str, otherwise: Dead | None = None) -> None:
-        """`otherwise`: where records go that cannot be worked on. Without it the cell stops at one."""
+        """`otherwise`: the topic for records that cannot be worked on. Without it a cell stops at such a record."""
         check_text("the name of a flow", name, "billing")
         check_text(f"flow {name}: its version", version, "1")
         if len(version) > MOST_VERSION:

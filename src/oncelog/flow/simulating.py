@@ -53,7 +53,7 @@ class Simulated:
     @overload
     def __getitem__(self, topic: Dead) -> list[tuple[bytes, bytes | None]]: ...
     def __getitem__(self, topic: Topic[Any, Any] | Dead) -> list[tuple[Any, Any]]:
-        """Partition by partition."""
+        """The records of a topic as keys and values, partition by partition."""
         topic = topic.topic if isinstance(topic, Dead) else topic
         check_kind("what was simulated", topic, Topic, "the Topic or Dead that was written")
         decode_key, decode_value = topic.key.decode, topic.value.decode

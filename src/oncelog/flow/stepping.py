@@ -36,8 +36,8 @@ Trail = list[tuple[Any, ...]]  # what takes back each thing that was done with a
 
 @dataclass(frozen=True)
 class Upgrade(Generic[S2, S]):
-    """The state of a step as code before kept it, under the name that the step had then, and what it is now. A key's is
-    changed when it is needed, so an upgrade stays in the code as long as there may be such states."""
+    """A change of a step's state: the name and the state that the step had before, and a function to the new state. The
+    state of a key is changed when it is needed, so an upgrade stays in the code as long as there may be old states."""
 
     name: str
     state: type[S2]

@@ -17,7 +17,7 @@ MOST_TIME_MS: Final = 253_402_300_799_999  # the end of the year 9999: what is b
 
 
 class Sent(NamedTuple):
-    """A record for `simulate`."""
+    """A record for `simulate`, made by `topic.sent(key, value)`."""
 
     topic: "Topic[Any, Any]"
     key: bytes | None
@@ -28,6 +28,9 @@ class Sent(NamedTuple):
 
 @dataclass(frozen=True)
 class Topic(Generic[K, V]):
+    """A topic with a codec for its keys and one for its values. `time`: from a value to the time of its event, for
+    values that have one; otherwise the record's time counts."""
+
     name: str
     key: Codec[K]
     value: Codec[V]
@@ -48,7 +51,7 @@ class Topic(Generic[K, V]):
         return Sent(self, raw, data, at_ms, headers)
 
     def tombstone(self, key: K, at_ms: int = 0) -> Sent:
-        """Deletes the row of this key, in a table."""
+        """A record that deletes the row of this key, in a table."""
         return Sent(self, self.key.encode(key), None, at_ms)
 
     def time_of(self, value: V) -> int:

@@ -137,12 +137,12 @@ class Run:
 
     @property
     def recent_progress(self) -> list[dict[str, Any]]:
-        """A look each second, the last hundred of them."""
+        """Progress by the second: the last hundred looks."""
         return list(self._engine.progress.recent)
 
     @property
     def cells(self) -> Sequence[CellProgress]:
-        """Each of them as it was at the last look; of a run with `share` those of other processes, too."""
+        """The cells as they were at the last look; in a run with `share` those of other processes, too."""
         return self._engine.progress.cells
 
     @property
@@ -155,7 +155,7 @@ class Run:
         return self._exception or self._engine.failure
 
     def await_termination(self, timeout: float | None = None) -> bool | None:
-        """Wait until it has ended; raises what `exception()` gives. With a timeout in seconds it says whether it
+        """Wait until the run has ended; raises what `exception()` gives. With a timeout in seconds, returns whether it
         has."""
         has_ended = until_set(self._ended, timeout)
         if has_ended:

@@ -24,7 +24,7 @@ class Window(Generic[S]):
 
 
 class Late(NamedTuple):
-    """All its windows were closed already."""
+    """A value whose windows were all closed already."""
 
     value: Any
 
