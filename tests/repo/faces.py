@@ -24,7 +24,7 @@ there: `python -m tests.repo.faces`.
 _PIECES: Final = (
     (
         '"""A consumer for one task, on the event loop that it is started on (`async with`, or `await start()`)."""',
-        '"""A consumer for one thread, which polls; whatever is called meanwhile is called from the same one."""',
+        '"""A consumer for one thread, which polls. Other calls come from the same thread."""',
     ),
     (
         "    async def start(self) -> Self:\n        await self._driver.start()\n        return self\n\n",

@@ -34,7 +34,7 @@ def is_retriable(code: int) -> bool:
 
 
 class KafkaError(ErrorCodes):
-    """One error: a number, what it says, and what may be done about it. Equal to its number, as in confluent-kafka."""
+    """One error: a number, its words, and what may be done about it. Equal to its number, as in confluent-kafka."""
 
     __slots__ = ("_code", "_is_fatal", "_is_maybe_stored", "_is_retriable", "_message")
 
@@ -67,7 +67,7 @@ class KafkaError(ErrorCodes):
         return self._is_retriable
 
     def maybe_stored(self) -> bool:
-        """Whether the records concerned may stand in the log all the same: it was sent and no answer says no."""
+        """Whether the records may stand in the log all the same: they were sent, and no answer denies it."""
         return self._is_maybe_stored
 
     def txn_requires_abort(self) -> bool:

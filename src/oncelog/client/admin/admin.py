@@ -1,6 +1,6 @@
-"""`Admin`: what there is in a cluster, and changes to it; shaped as confluent-kafka's AdminClient.
+"""`Admin`: questions about a cluster, and changes to it; shaped as confluent-kafka's AdminClient.
 
-A method that is given many things answers with a future for each, because each may fail by itself; `result()` waits.
+A method that takes many things returns a future for each, because each may fail by itself; `result()` waits.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ LIST_TIMEOUT_S = 60.0
 
 
 class Admin:
-    """Made from librdkafka's properties. Nothing is connected before the first question."""
+    """An administrator of a cluster, made from librdkafka's properties. It connects at the first question."""
 
     def __init__(self, properties: Mapping[str, object]) -> None:
         self._settings = admin_settings(properties)
@@ -101,7 +101,8 @@ class Admin:
     def describe_cluster(
         self, *, include_fenced: bool = True, request_timeout: float = -1
     ) -> "Future[ClusterDescription]":
-        """Its brokers; also those that are down, where the cluster knows them, unless they are not to be included."""
+        """The cluster's brokers; also those that are down, where the cluster knows them, unless `include_fenced` is
+        False."""
         timeouts = self._timeouts(request_timeout)
         return self._future(partial(cluster.describe_cluster, self._brokers, timeouts, include_fenced=include_fenced))
 
@@ -120,14 +121,14 @@ class Admin:
     def elect_leaders(
         self, partitions: Sequence[TopicPartition], *, request_timeout: float = -1, operation_timeout: float = 0
     ) -> dict[TopicPartition, "Future[bool]"]:
-        """Preferred leaders lead again; False where they do already."""
+        """Let preferred leaders lead again; False for partitions where they do already."""
         return self._by_partition(partitions, cluster.elect_leaders, request_timeout, operation_timeout)
 
     def alter_partition_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None], *, request_timeout: float = -1
     ) -> dict[TopicPartition, "Future[None]"]:
-        """Partitions move to these brokers, the preferred leader first; with None a move is taken back. What is new is
-        copied after this is answered: `list_partition_reassignments` says what still moves."""
+        """Move partitions to these brokers, the preferred leader first; None takes a move back. New replicas are copied
+        after the answer: `list_partition_reassignments` has the moves that are not over."""
         check_kind("targets", targets, Mapping, "a mapping of TopicPartition to lists of brokers")
         by_place = {(each.topic, each.partition): target for each, target in targets.items()}
 
@@ -143,7 +144,7 @@ class Admin:
         )
 
     def unregister_broker(self, node_id: int, *, request_timeout: float = -1) -> "Future[None]":
-        """A broker that is down, and has no replicas, does not belong to the cluster any more."""
+        """Remove a broker from the cluster that is down and has no replicas."""
         timeouts = self._timeouts(request_timeout)
         return self._future(partial(cluster.unregister_broker, self._brokers, node_id, timeouts))
 
@@ -193,7 +194,7 @@ class Admin:
     def delete_records(
         self, offsets: Sequence[TopicPartition], *, operation_timeout: float = 0, request_timeout: float = -1
     ) -> dict[TopicPartition, "Future[DeletedRecords]"]:
-        """Everything before these offsets; OFFSET_END stands for all that there is."""
+        """Delete all records before these offsets; OFFSET_END stands for the end of the log."""
         return self._by_partition(offsets, topics.delete_records, request_timeout, operation_timeout)
 
     def list_offsets(
@@ -213,8 +214,8 @@ class Admin:
     def describe_leases(
         self, partitions: Sequence[TopicPartition], *, request_timeout: float = -1
     ) -> dict[TopicPartition, "Future[PartitionLeases]"]:
-        """The same with last offsets, what is left of leases, and the room for them. Only oncelog can answer; elsewhere
-        it fails with `_UNSUPPORTED_FEATURE`."""
+        """The producers as in `describe_producers`, with last offsets, the time left of leases, and the room for them.
+        Only oncelog can answer; elsewhere it fails with `_UNSUPPORTED_FEATURE`."""
         return self._by_partition(partitions, topics.describe_leases, request_timeout)
 
     # --- configurations
@@ -245,8 +246,8 @@ class Admin:
         strict: bool = False,
         request_timeout: float = -1,
     ) -> "Future[dict[QuotaEntity, dict[str, float]]]":
-        """The quotas of those with these names, by "user", "client-id" and "ip"; None is the default quota, `ANY_NAME`
-        any quota. `strict`: only of those that have no other names."""
+        """The quotas of entities with these names, by "user", "client-id" and "ip"; None is the default quota,
+        `ANY_NAME` any quota. `strict`: only of those that have no other names."""
         timeouts = self._timeouts(request_timeout)
         ask = partial(quotas.describe_client_quotas, self._brokers, dict(names or {}), timeouts, is_strict=strict)
         return self._future(ask)
@@ -258,7 +259,7 @@ class Admin:
         request_timeout: float = -1,
         validate_only: bool = False,
     ) -> dict[QuotaEntity, "Future[None]"]:
-        """Change quotas. One that is not named stays; None takes one away."""
+        """Change quotas. A quota that is not named stays; None removes one."""
         check_kind("changes", changes, Mapping, "a mapping of QuotaEntity to its quotas")
         wanted = arguments.all_of(QuotaEntity, "changes", list(changes), lambda each: each)
         timeouts = self._timeouts(request_timeout)
@@ -270,7 +271,7 @@ class Admin:
     def list_consumer_groups(
         self, *, states: Sequence[str] = (), request_timeout: float = -1
     ) -> "Future[list[GroupListing]]":
-        """Raises where one of the brokers could not be asked, since its groups would be missing."""
+        """The groups of all brokers. Fails where one of the brokers could not be asked: its groups would be missing."""
 
         async def ask() -> list[GroupListing]:
             found, failures = await groups.list_groups(self._brokers, self._timeouts(request_timeout), states)
@@ -324,7 +325,7 @@ class Admin:
     def alter_user_scram_credentials(
         self, alterations: Sequence[UserScramCredentialAlteration], *, request_timeout: float = -1
     ) -> dict[str, "Future[None]"]:
-        """Users made, given another password, removed. Kafka takes each only once in a request."""
+        """Make users, give them another password, or remove them. Kafka takes each user only once in a request."""
         wanted = arguments.all_of(UserScramCredentialAlteration, "alterations", alterations, lambda each: each)
         names = arguments.texts("users", list(dict.fromkeys(each.user for each in wanted)))
         timeouts = self._timeouts(request_timeout)
@@ -351,7 +352,7 @@ class Admin:
     def delete_acls(
         self, acl_binding_filters: Sequence[AclBindingFilter], *, request_timeout: float = -1
     ) -> dict[AclBindingFilter, "Future[list[AclBinding]]"]:
-        """Takes away the rules that match, and tells them."""
+        """Remove the rules that match, and return them."""
         wanted = arguments.all_of(AclBindingFilter, "acl_binding_filters", acl_binding_filters, lambda each: each)
         timeouts = self._timeouts(request_timeout)
         return self._futures(wanted, partial(acls.delete_acls, self._brokers, wanted, timeouts))

@@ -52,7 +52,7 @@ class AsyncConsumer:
 
     async def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
         """The messages that there are, up to `num_messages`; fewer only when the timeout is over, or where the group
-        wants partitions back: what was collected is the application's before that."""
+        wants partitions back: then the records collected so far come first."""
         most = count_of(num_messages)
         give_up_s = give_up_at_s(arguments.timeout_s(timeout))
         delivery = self._driver.operations.delivery
@@ -150,10 +150,10 @@ class AsyncConsumer:
         on_revoke: OnRebalance | None = None,
         on_lost: OnRebalance | None = None,
     ) -> None:
-        """Share these topics with the others of the group; what begins with ^ is a regular expression.
+        """Share these topics with the others of the group; a name that begins with ^ is a regular expression.
 
-        The callbacks get (consumer, partitions) in the task that polls. They may assign other offsets; what they do
-        not assign or give back themselves is assigned and given back after them.
+        The callbacks get (consumer, partitions) in the task that polls. They may assign other offsets. Partitions
+        that they do not assign or give back themselves are assigned and given back after them.
         """
         callbacks = Callbacks(self._bound(on_assign), self._bound(on_revoke), self._bound(on_lost))
         await self._driver.run(self._driver.operations.subscribe(topics, callbacks))
@@ -175,7 +175,7 @@ class AsyncConsumer:
     # --- what is read
 
     async def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these and no others, from their offsets; where none is given, from the committed one."""
+        """Read these partitions and no others, from their offsets, or else from the committed ones."""
         await self._driver.run(self._driver.operations.assign(partitions))
 
     async def unassign(self) -> None:
@@ -191,7 +191,7 @@ class AsyncConsumer:
         return self._driver.operations.assignment()
 
     async def seek(self, partition: TopicPartition) -> None:
-        """Go on from its offset; what was fetched from elsewhere is forgotten."""
+        """Go on from its offset; records fetched from other offsets are forgotten."""
         await self._driver.run(self._driver.operations.seek(partition))
 
     async def pause(self, partitions: list[TopicPartition]) -> None:
@@ -213,7 +213,7 @@ class AsyncConsumer:
         asynchronous: bool = COMMITS_LATER,
         producer: Any = None,
     ) -> list[TopicPartition] | None:
-        """Commit the offset behind a record, these offsets, or behind all that was handed out.
+        """Commit the offset behind a record, these offsets, or those behind all records that were handed out.
 
         It is waited for, and 60 seconds without an answer are a failure, unless `asynchronous` is given: then the
         outcome is told to `on_commit` when the application polls. With a `producer` its saved state goes into the same
@@ -223,7 +223,7 @@ class AsyncConsumer:
         return await self._driver.run(committing)
 
     async def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
-        """Say what is done with, for the next commit; with `enable.auto.offset.store` false nothing else does."""
+        """Mark records as done, for the next commit; with `enable.auto.offset.store` false nothing else does."""
         await self._driver.run(self._driver.operations.store_offsets(message, offsets))
 
     async def committed(self, partitions: list[TopicPartition], timeout: float | None = -1) -> list[TopicPartition]:
@@ -261,7 +261,7 @@ class AsyncConsumer:
     # --- the end
 
     async def close(self) -> None:
-        """Commit what was handed out where that goes by itself, leave the group, and end every task and socket."""
+        """Commit the records handed out, where commits go by themselves; leave the group; end every task and socket."""
         await self._driver.close()
 
     async def __aenter__(self) -> Self:

@@ -85,8 +85,8 @@ class AsyncProducer(Face):
         return future
 
     async def send(self, topic: str, value: Any = None, *arguments: Any, **more: Any) -> "asyncio.Future[Any]":
-        """As `produce`. All rows of an Arrow table or record batch are taken, as by `Producer.send`, and
-        the future is done with their `BulkSend` when all of them are delivered."""
+        """As `produce`. Of an Arrow table or record batch all rows are taken, as by `Producer.send`, and the future is
+        done with their `BulkSend` when all of them are delivered."""
         if hasattr(value, "schema"):
             return await self._send_rows(topic, value)
         return await self.produce(topic, value, *arguments, **more)
@@ -107,8 +107,8 @@ class AsyncProducer(Face):
     async def send_batches(
         self, topic: str, partition: int, batches: "Buffer | Sequence[Passed]"
     ) -> "asyncio.Future[BulkSend]":
-        """Take batches that are encoded already (v2, any codec), as a fetch brings them, and be done when all of them
-        are delivered. Where the bytes can be written to they are used as they lie, and must be left alone meanwhile."""
+        """Take batches that are encoded already (v2, any codec), as a fetch brings them; done when all of them are
+        delivered. Writable bytes are used as they lie, and must be left alone meanwhile."""
         raw = bulk_module("raw")
         writer: RawWriter = self._begin(raw.RawWriter, topic, batches)
         writer.know(await self._engine.know(topic), partition)
@@ -159,13 +159,13 @@ class AsyncProducer(Face):
         await self._engine.saving.pin(topics)
 
     async def saved(self) -> "SavedProducer":
-        """Wait until every record produced so far is stored, and say where that is, to be stored by the application
-        beside its input position, before it produces the next record."""
+        """Wait until every record produced so far is stored, and return the state behind them. The application stores
+        it beside its input position, before it produces the next record."""
         self._check_usable()
         return await self._engine.saving.save()
 
     async def close(self, timeout: float | None = None) -> None:
-        """Flush, for at most that many seconds, and end. What is then not delivered is reported as purged."""
+        """Flush for at most `timeout` seconds, and end. Records not delivered by then are reported as purged."""
         if self._unusable is not None:
             return
         try:
@@ -180,7 +180,7 @@ class AsyncProducer(Face):
         return await self.start()
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """An exception must get out though no broker answers: what is not delivered soon is purged."""
+        """An exception must get out though no broker answers: records not sent soon are purged."""
         await self.close(None if kind is None else FAILED_FLUSH_S)
 
     # --- inside

@@ -93,10 +93,10 @@ class Producer(Face):
         headers: Mapping[str, Any] | list[tuple[str, Any]] | None = None,
         callback: OnDelivery | None = None,
     ) -> None:
-        """Take a record. What becomes of it is told to `on_delivery` (alias `callback`) from `poll` or `flush`.
+        """Take a record. Its delivery report goes to `on_delivery` (alias `callback`), called by `poll` or `flush`.
 
         Raises BufferError when the queue is full (with oncelog.queue.full=block it waits instead), TypeError and
-        ValueError for arguments that cannot be meant, KafkaException for records that could never be sent.
+        ValueError for wrong arguments, KafkaException for records that could never be sent.
         """
         now_s = monotonic_s()
         known = self._topics.get(topic)
@@ -161,8 +161,8 @@ class Producer(Face):
         `partition` and `timestamp`. It waits while queue.buffering.max.kbytes are taken, or much of this very table is
         under way, and serves callbacks meanwhile.
 
-        Nothing is sent when anything is wrong with any row. What becomes of the rows is told by what is returned, and
-        to `on_delivery`, once, from `poll` or `flush`. Needs the extra `[columns]`.
+        Nothing is sent when any row is wrong. The outcome of the rows is told by the returned handle, and to
+        `on_delivery`, once, from `poll` or `flush`. Needs the extra `[columns]`.
         """
         kind = bulk_module("bulk").BulkWriter
         check_callback(on_delivery)
@@ -181,8 +181,8 @@ class Producer(Face):
         return handle
 
     def send_batches(self, topic: str, partition: int, batches: "Buffer | Sequence[Passed]") -> "BulkSend":
-        """Take batches that are encoded already (v2, any codec), as a fetch brings them. Where the bytes can be written
-        to they are used as they lie, and must be left alone until what is returned is done. It waits as `send` does."""
+        """Take batches that are encoded already (v2, any codec), as a fetch brings them. Writable bytes are used as
+        they lie, and must be left alone until the returned handle is done. It waits as `send` does."""
         raw = bulk_module("raw")
         writer: RawWriter = self._begin(raw.RawWriter, topic, batches)
         writer.know(self._thread.run(self._engine.know(topic)), partition)
@@ -213,8 +213,8 @@ class Producer(Face):
     # --- what became of it
 
     def poll(self, timeout: float | None = None) -> int:
-        """Serve callbacks, waiting for the first one up to `timeout` seconds (None or less than 0: for ever). How many
-        were served."""
+        """Serve callbacks, waiting for the first one up to `timeout` seconds (None or less than 0: for ever). Returns
+        the number of callbacks served."""
         self._check_usable()
         outbox = self._outbox
         if timeout == 0:
@@ -228,7 +228,7 @@ class Producer(Face):
             self._check_usable()
 
     def flush(self, timeout: float | None = None) -> int:
-        """Send everything now and wait for every report, serving callbacks; how many records are left in the queue."""
+        """Send everything now and wait for every report, serving callbacks; returns the number of records left."""
         self._check_usable()
         budget, outbox = self._budget, self._outbox
         end_s = as_end(timeout, monotonic_s())
@@ -274,15 +274,16 @@ class Producer(Face):
         self._thread.run(self._engine.saving.pin(topics))
 
     def saved(self) -> "SavedProducer":
-        """Wait until every record produced so far is stored, and say where that is, to be stored by the application
-        beside its input position, before it produces the next record."""
+        """Wait until every record produced so far is stored, and return the state behind them. The application stores
+        it beside its input position, before it produces the next record."""
         self._check_usable()
         return self._thread.run(self._engine.saving.save())
 
     # --- its end
 
     def close(self, timeout: float | None = None) -> int:
-        """Flush for at most so long, and end. What is then not delivered is reported as purged; how many these were."""
+        """Flush for at most `timeout` seconds, and end. Records not delivered by then are reported as purged; returns
+        their number."""
         if self._unusable is not None:
             return 0
         left = self.flush(timeout)
@@ -305,7 +306,7 @@ class Producer(Face):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """An exception, Ctrl-C above all, must get out though nobody answers: what is not delivered soon is purged."""
+        """An exception, Ctrl-C above all, must get out though no broker answers: records not sent soon are purged."""
         self.close(None if kind is None else FAILED_FLUSH_S)
 
     def _forked(self) -> None:
