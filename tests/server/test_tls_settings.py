@@ -236,7 +236,7 @@ def test_what_is_put_in_the_place_of_the_files_counts_for_new_connections(
         path.write_text("half of it")
         found.look()
         assert found.context is before
-        assert "what was there before still counts" in caplog.text
+        assert "the certificate of before stays in use" in caplog.text
         caplog.clear()
         found.look()
         assert not messages(caplog, "oncelog.server")  # once is enough

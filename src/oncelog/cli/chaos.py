@@ -338,7 +338,7 @@ def _targets(given: dict[str, Any], *, is_saved: bool) -> "frozenset[Target]":
     if not is_spark and targets & {Target.DRIVER, Target.EXECUTOR}:
         raise click.UsageError("--kill driver and executor are of the pipeline that --spark puts in between")
     if targets & ORPHANS and given["sink"] != FLOW:
-        raise click.UsageError("--kill orphan and orphan-driver are of --flow: of a query nobody takes over")
+        raise click.UsageError("--kill orphan and orphan-driver are of --flow: nobody takes over the work of a query")
     if Target.ORPHAN_DRIVER in targets and given["is_cluster"]:
         raise click.UsageError(
             "--kill orphan-driver is not for --spark-cluster: a driver that is stopped keeps its executors, and the "

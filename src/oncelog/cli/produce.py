@@ -101,7 +101,7 @@ def command(
 
     source = Source(files, are_lines, is_json, unescape(delimiter))
     if not source.delimiter:
-        raise click.UsageError("-D is empty: what stands between records?")
+        raise click.UsageError("-D is empty: give the text that stands between records")
     if topic is None and not is_json:
         raise click.UsageError("no topic is named: -t TOPIC")
     fixed = Fixed(
@@ -111,7 +111,7 @@ def command(
         empty_is_null,
     )
     if fixed.key_delimiter == b"":
-        raise click.UsageError("-K is empty: what stands between key and value?")
+        raise click.UsageError("-K is empty: give the text that stands between key and value")
     properties = to.of(PRODUCER, **({} if codec is None else {"compression.codec": codec}))
     with ended_by_sigterm(), _sender(properties, to, Target(topic, partition), count) as sender:
         _produce(sender, source, fixed)

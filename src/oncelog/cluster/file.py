@@ -325,7 +325,7 @@ def read_state(disk: Disk, folder: str) -> dict[str, Any]:
             raise ValueError("no JSON object")
         stored = state.pop(CHECK, None)
         if stored not in (None, _check_sum(state)):
-            raise ValueError("it is not what was written")
+            raise ValueError("its check sum does not fit its content")
         if isinstance(state["version"], int) and state["version"] > VERSION:
             raise UnfitFolder(
                 f"{folder} was written by a newer oncelog: its format is {state['version']}, and this one knows none "

@@ -84,7 +84,7 @@ class SecureFolder:
         password = self.password()
         if password is None and is_known:
             logger.warning(
-                "there is a user %s, and %s is gone: who knows its password goes on with it. Else stop, run "
+                "the user %s exists, and %s is gone: go on if you know its password. Otherwise stop, run "
                 "`%s`, and start again: user and file are made anew",
                 USER,
                 self.client_file,

@@ -204,7 +204,7 @@ class Cell:
         self._leaving.stop(why)
 
     def forsake(self, topic: str, why: str, now: Now) -> bool:
-        """One of its topics is gone. Goodbye is said once all else that was sent is acknowledged; where nothing could
+        """End the cell: one of its topics is gone. Goodbye is said once all else is acknowledged; where nothing could
         be sent yet, there is none to be said, and this does nothing. Returns whether it is said."""
         if self.state not in (State.WORKING, State.DRAINING, State.PLANNING, State.LEAVING):
             return False

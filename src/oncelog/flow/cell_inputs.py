@@ -108,7 +108,7 @@ class CellInputs:
         return Plan(ranges, [], self._context.now.wall_ms)
 
     def planned(self, plan: Plan | None) -> None:
-        """It goes into a commit; what is worked on next is of it."""
+        """Take up a plan that goes into a commit; the work that follows is of this plan."""
         self.plan_left.clear()
         self.run_records = self._context.limits.run_records
         if plan is not None:

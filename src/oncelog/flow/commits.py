@@ -37,7 +37,7 @@ class Commits:
     # --- what has changed
 
     def progressed(self) -> None:
-        """There is something to commit."""
+        """Note that there is something to commit."""
         self.has_progress = True
 
     def size_of(self, changes: Changes, held: Sequence[tuple[Place, Outputs]] = (), rows_bytes: int = 0) -> int | None:
@@ -69,7 +69,7 @@ class Commits:
     def leave(
         self, entry: Commit, rows: Sequence[tuple[int, Records]], told: Mapping[Place, Outputs]
     ) -> list[Held | PlannedRows]:
-        """It is under way; what stands in it beside its own entry and the state. `told` follows from it."""
+        """Send the commit on its way: its records beside its own entry and the state. `told` follows from it."""
         self.under_way, self.to_tell = entry, told
         self.changed_bytes, self.has_progress, self.made_ms = 0, False, self._context.now.monotonic_ms
         self.held_under_way = [held_of(self.number, index, *each) for index, each in enumerate(self.held)]
@@ -82,7 +82,7 @@ class Commits:
         return self.entries.count_under_way + len(self.held_under_way) + len(self.rows_under_way) + 1
 
     def stored(self, journal: Journal) -> Mapping[Place, Outputs]:
-        """It stands there, and the journal comes to it; what follows from it."""
+        """The commit is stored: take it into the journal. The outputs that follow from it."""
         assert self.under_way is not None
         told = self.to_tell
         journal.committed(self.under_way, self.entries.under_way, self.held_under_way, self.rows_under_way)

@@ -223,7 +223,7 @@ class LifeEnd(Enum):
 
 
 class Ended(NamedTuple):
-    """Nothing more is sent, and no answer is waited for: its connections can be closed."""
+    """The end of a life: nothing more is sent, and no answer is waited for. Its connections can be closed."""
 
     how: LifeEnd
     why: str

@@ -38,7 +38,7 @@ class NumberedStates:
         self.distinct, self.hits, self._stood = [], [], []
 
     def read_anew(self, keys: Iterable[bytes]) -> None:
-        """They were changed elsewhere. One that is not known is read when it comes."""
+        """Read states anew that were changed elsewhere. An unknown one is read when its key comes."""
         found, known = [*keys], len(self.objects)
         for number, key in zip(self._table.number(BytesColumn.of(found)).numbers.tolist(), found, strict=True):
             if number < known:

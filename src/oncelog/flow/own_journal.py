@@ -54,8 +54,8 @@ class OwnJournal:
         changes: Mapping[bytes, bytes | None] = NOTHING,
         columns: ColumnChanges | None = None,
     ) -> None:
-        """One batch, with what changed of the state first. It carries the time at which what it relies upon was looked
-        at, so that a broker refuses it where its sender slept since then."""
+        """Append one batch, the changes of state first. It carries the time of the look that it relies upon, so that a
+        broker refuses it where its sender slept since then."""
         others = [encoded(each) for each in entries]
         keys, values = [STATE + key for key in changes], [*changes.values()]
         other_keys, other_values = [key for key, _ in others], [value for _, value in others]
@@ -117,7 +117,7 @@ class OwnJournal:
         return any((self.content.fence_of(batch) or self.fence) > self.fence for batch in batches)
 
     def stored(self, base_offset: int, records: int, entry: Entry) -> None:
-        """One of its own with this many records stands there, and this is the last of them."""
+        """Take in that an own batch of this many records stands there, with this entry as its last."""
         content, (place, epoch) = self.content, self.fence
         self.is_sound = self.is_sound and base_offset == content.next_offset
         content.next_offset = base_offset + records

@@ -140,7 +140,7 @@ class Part:
 
     @property
     def is_derived(self) -> bool:
-        """It reads what the flow passes `through`, and nothing else."""
+        """It reads topics that the flow passes `through`, and no others."""
         return len(self.branches) == 1 and self.branches[0].is_derived
 
     @property

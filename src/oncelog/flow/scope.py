@@ -18,7 +18,7 @@ class ToTopic(Protocol):
     """The only way that results take."""
 
     def take(self, keys: Sequence[bytes | None], values: Sequence[Any], times: Sequence[int]) -> None:
-        """All of them, or none where a value cannot be encoded."""
+        """Take all of these, or none where a value cannot be encoded."""
 
 
 class Tells(Protocol):

@@ -35,7 +35,7 @@ ReadFiles = Callable[[Sequence[str]], Mapping[str, Sequence[Mapping[str, Any]]]]
 
 
 class TooMuch(Exception):
-    """It would take more memory than a trial may."""
+    """The trial would take more memory than it may."""
 
 
 class Room:
@@ -101,7 +101,7 @@ def past_of(
     begins_at: Sequence[int] | None,
     is_simple: bool,
 ) -> Past | None:
-    """From the oldest commit on that is good for it, with at most `most` records in and out since, or the one before
+    """The past from the oldest good commit on, with at most `most` records in and out since, or from the one before
     the last. None where nothing is committed.
 
     Behind a commit record that stands, compaction has taken nothing yet that was written later: it would have taken
@@ -194,7 +194,7 @@ class Trial:
 
 
 def rows_of(past: Past, input: int) -> Records:
-    """Of a table: all that was taken of it since then stands in the commits. What is left of a plan stands there
+    """The rows of a table since then, which all stand in the commits. The rest of a plan stands there
     again."""
     found: dict[int, Row] = {}
     for each in (each for step in past.steps for each in step.rows if each.input == input):
@@ -218,7 +218,7 @@ def why_not(part: Part, called: Collection[str]) -> str | None:
 
 
 def is_simple(part: Part) -> bool:
-    """Its outputs hang on the order of its only input, and not on where its commits fall."""
+    """The outputs hang on the order of its only input, and not on where its commits fall."""
     return not (part.has_plan or part.dead or any(node.tells_at_commits for node in part.root.below))
 
 

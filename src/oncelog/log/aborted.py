@@ -147,7 +147,7 @@ class AbortedTransactions:
         try:
             kept = self._handles.get(self.path).pread(kept_bytes, _HEAD.size + gone * _ENTRY.size)
             if len(kept) < kept_bytes:
-                raise OSError(5, "it is shorter than what was written", self.path)
+                raise OSError(5, "it is shorter than the entries written to it", self.path)
             self._handles.forget(self.path)
             replace_file(self._disk, self.path, _HEAD.pack(_MAGIC, self._dropped + gone) + kept, durable=False)
         except OSError as error:
@@ -221,7 +221,7 @@ class AbortedTransactions:
         position = _HEAD.size + block * BLOCK * _ENTRY.size
         data = self._handles.get(self.path).pread(count * _ENTRY.size, position)
         if len(data) < count * _ENTRY.size:
-            raise OSError(5, "it is shorter than what was written", self.path)
+            raise OSError(5, "it is shorter than the entries written to it", self.path)
         return data
 
     # Below

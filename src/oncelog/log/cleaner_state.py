@@ -52,7 +52,7 @@ class CleanerState:
         if lines and " " not in lines[-1]:
             told = lines.pop()
             if told != f"{_sum_of(''.join(lines))}\n":
-                raise ValueError("it is not what was written")
+                raise ValueError("its check sum does not fit its content")
         (offset, count), *passes = [tuple(map(int, line.split(" "))) for line in lines]
         if count != len(passes):
             raise ValueError(f"{len(passes)} passes where {count} are announced")

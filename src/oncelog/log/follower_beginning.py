@@ -29,7 +29,7 @@ def begin_anew(log: Parts, beginning: bytes, now: Now) -> None:
         beginning = snapshots.encode(Snapshot(RecoveryPoint(0, 0, 0, 0, -1), LeaderEpochs(), nothing, 0))
     snapshot = snapshots.decode(beginning)
     if snapshot is None:
-        raise LogStorageError("what it is to begin anew with is no snapshot of this version")
+        raise LogStorageError("the beginning that its leader sent is no snapshot of this version")
     try:
         log.producers.another().decode(snapshot.producers, now)
     except CorruptSnapshot as error:

@@ -83,7 +83,7 @@ class Scraped:
         if not is_loopback(self._host):
             raise FlowRefused(
                 f"metrics={address}: a flow knows no users, so everybody who reaches this address would read its "
-                "metrics: leave them on 127.0.0.1, and put something before them that asks who scrapes, by TLS"
+                "metrics: leave them on 127.0.0.1, behind a proxy that checks over TLS who asks"
             )
         self._thread: LoopThread | None = None
         self.has_begun = False  # the run, whose id is not known before

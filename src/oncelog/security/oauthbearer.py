@@ -33,7 +33,7 @@ def read(message: bytes) -> Shown:
     except UnicodeDecodeError:
         first = None
     if first is None:
-        raise Refused("a first message that is none")
+        raise Refused("a malformed first message")
     pairs = [pair.partition("=") for pair in first["pairs"].split("\x01") if pair]
     said = {name: value for name, _, value in pairs}
     token = token_in(said.get("auth", ""))

@@ -138,7 +138,7 @@ class Exchange:
     def _challenged(self, text: str) -> str:
         first = _FIRST.fullmatch(text)
         if first is None:
-            raise Refused("a first message that is none")
+            raise Refused("a malformed first message")
         self.name = _unescaped(first["name"])
         if first["authorization"] is not None and _unescaped(first["authorization"]) != self.name:
             raise Refused("another authorization id", OTHER_AUTHORIZATION)
@@ -155,7 +155,7 @@ class Exchange:
         final, first, found = _FINAL.fullmatch(text), self._first, self._found
         assert first is not None and found is not None
         if final is None:
-            raise Refused("a final message that is none")
+            raise Refused("a malformed final message")
         if final["nonce"] != self._nonce:
             raise Refused("another nonce in the final message")
         if decoded(final["binding"]) != first["gs2"].encode():

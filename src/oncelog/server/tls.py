@@ -78,7 +78,7 @@ class Tls:
             try:
                 self._current = self._better(make_context(self._listener, self._settings, self._client_auth), now_ms)
             except SettingsError as why:
-                logger.error("what was there before still counts, since what is there now cannot be used: %s", why)
+                logger.error("the certificate of before stays in use, since the new files cannot be used: %s", why)
             else:
                 self._reminded_ms = None
                 logger.info("%s: new connections get the certificate that was put there", self._listener)

@@ -209,8 +209,8 @@ def check_possible(settings: Settings) -> None:
         )
     if urlsplit(url).scheme not in ("https", "file"):
         raise SettingsError(
-            f"sasl.oauthbearer.jwks.endpoint.url={url}: expected https://... or file:///...: who can change the keys "
-            "on their way can be anybody"
+            f"sasl.oauthbearer.jwks.endpoint.url={url}: expected https://... or file:///...: anyone who can "
+            "change the keys on their way can log in as anybody"
         )
     try:
         import jwt  # noqa: F401

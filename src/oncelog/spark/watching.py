@@ -1,4 +1,4 @@
-"""Has a session tell what it does: stages by asking now and then, queries by a listener.
+"""Reports of what a session does: stages by asking now and then, queries by a listener.
 
 Nothing in here keeps a process alive: every thread is a daemon.
 """

@@ -190,8 +190,8 @@ def until_moved(cluster: Cluster, targets: Mapping[Place, Sequence[int]]) -> Non
         elif monotonic_s() - moved_s > STUCK_S:
             topic, index = left[0]
             raise failure(
-                f"{topic}-{index} moves no more, and is at {','.join(map(str, now[left[0]].replicas))}: somebody took "
-                "the move back. Give the command again to have it moved"
+                f"{topic}-{index} does not move any more, and is at {','.join(map(str, now[left[0]].replicas))}: "
+                "somebody took the move back. Give the command again to move it"
             )
         if len(left) != shown:
             shown = len(left)

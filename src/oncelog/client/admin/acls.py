@@ -35,7 +35,7 @@ async def describe_acls(brokers: "Brokers", wanted: AclBindingFilter, timeouts: 
 
 
 async def create_acls(brokers: "Brokers", wanted: Sequence[AclBinding], timeouts: Timeouts) -> Outcomes[AclBinding]:
-    """One that is there already is no failure, so asking again is safe."""
+    """Make rules. One that is there already is no failure, so asking again is safe."""
 
     async def once(left: list[AclBinding]) -> Outcomes[AclBinding]:
         def build(spoken: Any) -> Any:

@@ -280,7 +280,7 @@ async def _offsets_changed(
 
 
 def _told(codes: dict[AnyPlace, int], given: dict[AnyPlace, TopicPartition]) -> list[TopicPartition] | KafkaException:
-    """One error that all have is the group's; else each has its own."""
+    """The group's error where all have the same one; else each partition with its own."""
     if codes and len(set(codes.values())) == 1 and (failure := refusal(next(iter(codes.values())))):
         return failure
     told = []

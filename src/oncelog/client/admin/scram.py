@@ -65,7 +65,7 @@ class UserScramCredentialDeletion(UserScramCredentialAlteration):
 
 
 async def describe(brokers: "Brokers", users: Sequence[str] | None, timeouts: Timeouts) -> Outcomes[str]:
-    """None stands for all of them."""
+    """Describe users; None stands for all of them."""
 
     def build(spoken: Any) -> Any:
         named = None if users is None else tuple(spoken.new("UserName", name=name) for name in users)

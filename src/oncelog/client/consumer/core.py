@@ -117,7 +117,7 @@ class Core:
     # --- what is read
 
     async def assign(self, places: Iterable[tuple[AnyPlace, int, int]]) -> None:
-        """These and no others; each with an offset and its epoch."""
+        """Read these partitions and no others, each from an offset and its epoch."""
         fetcher = self.engine.fetcher
         for partition in list(fetcher.cursors):
             fetcher.unassign(partition)

@@ -56,7 +56,7 @@ class Delivery:
             self._starts[partition] = Position(offset, leader_epoch)
 
     def hold(self, partition: AnyPlace) -> None:
-        """Nothing more of it for now; it will be fetched again from where it stands."""
+        """Hand out no more of this partition for now; it will be fetched again from its position."""
         self._handed = self.handed()
         self._let_go(partition)
 
@@ -205,7 +205,8 @@ class Delivery:
         self._reading = None
 
     def _damage(self, reading: Reading, damaged: Damaged) -> Message:
-        """Nothing behind it is handed out; it is fetched again, since the bytes may be whole elsewhere."""
+        """The error for damaged bytes. Nothing behind them is handed out; they are fetched again, since they may be
+        whole elsewhere."""
         at = reading.position()
         topic, index = partition = reading.chunk.partition
         position = Position(max(at.offset, damaged.offset), at.leader_epoch)

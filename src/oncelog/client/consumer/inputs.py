@@ -88,7 +88,7 @@ def _end_to_end(columns: Iterable[Sequence[T]]) -> list[T]:
 
 
 class Input:
-    """One partition, from an offset on."""
+    """The input of one partition, from an offset on."""
 
     def __init__(
         self,

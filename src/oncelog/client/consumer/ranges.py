@@ -250,7 +250,7 @@ class _Reader:
         return self._lost_if_so_at_s is not None and monotonic_s() >= self._lost_if_so_at_s
 
     def _idle(self) -> None:
-        """Nothing has come for a while. What is there, and is the range?"""
+        """Look at the log when no record has come for a while: is the range still there?"""
         bounds = self._engine.bounds()
         if isinstance(bounds, KafkaError):
             if bounds.code() in _GONE:

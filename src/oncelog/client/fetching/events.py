@@ -35,7 +35,7 @@ class Chunk(_OfCursor):
         return self.cursor.partition
 
     def cut(self) -> None:
-        """It cannot be read to its end: nothing that was fetched with it is current any more, whatever comes yet. For
+        """Note that it cannot be read to its end: nothing that was fetched with it is current any more. For
         the thread that reads, which does not wait for the one that fetches."""
         self.cursor.damaged_version = self.version
 

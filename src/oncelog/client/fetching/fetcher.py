@@ -89,7 +89,7 @@ class Fetcher:
             cursor.due_ms = now_ms + self.limits.error_backoff_ms
 
     def pause(self, partition: AnyPlace) -> None:
-        """Nothing more is asked for. What has been fetched is not forgotten: `rewind` does that."""
+        """Ask for no more of this partition. Fetched records are kept: `rewind` forgets them."""
         self._cursors[partition].is_paused = True
 
     def rewind(self, partition: AnyPlace, position: tuple[int, int] | None) -> None:

@@ -298,7 +298,7 @@ class ConsumerMembership(Participant):
 
     @property
     def is_out(self) -> bool:
-        """It has left: nothing is owned and nobody needs to be told."""
+        """The member has left: nothing is owned and nobody needs to be told."""
         return self.state in (State.OUT, State.ENDED) and not (self._has or self._calling or self._asked)
 
     def next_due_ms(self) -> int | None:
@@ -404,7 +404,7 @@ class ConsumerMembership(Participant):
 
     @property
     def _has_moved(self) -> bool:
-        """It has given back, or taken on, and is not about to do more of it."""
+        """The member has given back, or taken on, partitions, and is not about to do more of it."""
         is_there = self._calling is None and self._has <= self._to_have
         return self.state is not State.LEAVING and is_there and self._said != self._has
 

@@ -185,7 +185,7 @@ class Membership(Participant):
             self.heartbeats.next_ms = now_ms + self.limits.retry_backoff_ms
 
     def left(self, request_id: int, code: int = 0) -> None:
-        """Whatever is answered: who has left does not mind."""
+        """The answer to LeaveGroup came. Whatever it is, the member is out."""
         if self._answered(request_id):
             self.member = Member(instance_id=self.limits.instance_id)
 
@@ -258,7 +258,7 @@ class Membership(Participant):
 
     @property
     def is_out(self) -> bool:
-        """It has left: nothing is owned and nobody needs to be told."""
+        """The member has left: nothing is owned and nobody needs to be told."""
         is_ending = self.fatal is not None or (self._is_leaving and not self._topics)
         return is_ending and not self.owned and not self._calling and not self._asked
 

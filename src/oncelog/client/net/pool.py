@@ -76,7 +76,7 @@ class Pool:
         return found or await self._opening.do(key, lambda: self._attempt(key))
 
     def adopt(self, connection: Connection, endpoint: Endpoint) -> None:
-        """It turned out which broker listens at this address: what is open need not be opened again. Where another
+        """Take over a connection whose broker is known now: it need not be opened again. Where another
         connection leads there, or soon will, this one stays where it is, or one of the two would be forgotten open."""
         key = (endpoint, "")
         is_taken = key in self._open or key in self._opening

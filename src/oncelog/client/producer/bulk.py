@@ -385,7 +385,7 @@ class BulkWriter:
         self._taken_bytes += size_bytes
 
     def _as_rows(self, rows: _Rows, mine: NDArray[np.int64]) -> BulkRows:
-        """One by one, as `produce` would have them: what a resumed producer compares with the log."""
+        """The rows one by one, as `produce` would have them: a resumed producer compares them with the log."""
         found = BulkRows()
         found.handle = self.handle
         now_s = monotonic_s()

@@ -221,7 +221,7 @@ class Outbox:
         return len(self._events)
 
     def put(self, error: Any, call: Callable[[Any, Any], object], about: Any) -> None:
-        """One callback, which is to get the error (or None) and what it is about."""
+        """Queue a callback, which is to get the error (or None) and the message."""
         self._events.append(_Calls(error, call, about))
         self.notify()
 

@@ -110,7 +110,7 @@ class Engine:
                     raise
 
     def put(self, name: str, record: Held) -> None:
-        """There is room for it. Where the topic is not known it is held until it is."""
+        """Take a record that there is room for. Where the topic is not known, it is held until it is."""
         topic = self._topics.open(name)
         if not topic.partitions and self._hold(topic, record):
             return
@@ -423,7 +423,7 @@ class Engine:
         return self._is_held
 
     def hold(self, is_held: bool) -> None:
-        """Nothing new goes to the Sender while this is on."""
+        """Hold back, or let go: while this is on, nothing new goes to the Sender."""
         self._is_held = is_held
         self.wake()
 
@@ -435,14 +435,14 @@ class Engine:
         return self.closing.pending(partition)
 
     def is_idle(self, place: Place) -> bool:
-        """Nothing of the partition is under way; what is held back does not count."""
+        """Nothing of the partition is under way; records held back do not count."""
         partition = self._topics.partition(place)
         if partition is None:
             return self._topics.is_empty(place[0])
         return partition.added_batches == partition.done_batches and (self._is_held or self.pending(place) == 0)
 
     def stop(self, error: KafkaError) -> None:
-        """Nothing more is sent, whatever was taken is reported with this error."""
+        """Stop: nothing more is sent, and all records taken are reported with this error."""
         self._drop_rows(error)
         now_ms = _now_ms()
         self._hand_over(now_ms)

@@ -71,7 +71,7 @@ class Face:
         return record
 
     def _put(self, topic: str, record: Held, report_to: Any) -> None:
-        """There is room for it by now."""
+        """Put a record into the queue, which has room for it."""
         now_s = monotonic_s()
         key, value, headers, time, _ = record.row
         row = key, value, headers, time or now_s, report_to

@@ -128,7 +128,7 @@ class Topics:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def give_up(self, error: KafkaError) -> None:
-        """Nothing that is held will be sent any more."""
+        """Fail all records that are held: nothing of them will be sent."""
         for topic in tuple(self.known.values()):
             self._refuse(topic, error, is_closed=False)
 

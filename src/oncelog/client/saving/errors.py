@@ -23,7 +23,7 @@ class TopicGone(BadSavedProducer):
 
 
 class TopicMissing(TopicGone):
-    """It is not there. A broker that lags behind says so too, so another look may find it."""
+    """The topic is not there. A broker that lags behind says so, too: another look may find it."""
 
 
 class CannotResume(KafkaException):

@@ -79,7 +79,7 @@ class Ownership(Generic[S]):
         self._saves.take(_fact(save, saved))
 
     async def leave(self) -> None:
-        """It is the owner no more. A commit after this one looks first, as that of any other copy."""
+        """Give up the ownership. A commit after this one looks first, as that of any other copy."""
         async with self._turn:
             await self._keeper.leave()
 

@@ -30,7 +30,7 @@ SLOTS_AHEAD: Final = 20_000  # read back and not met by an output yet; then the 
 
 
 class Replay:
-    """One partition's."""
+    """The replay of one partition."""
 
     def __init__(self, partition: Unbatched, resumed: SavedPartition, any_generation: bool) -> None:
         self.partition = partition
@@ -103,7 +103,7 @@ class Replays:
                 self._report(Report(replay.records.popleft(), error=error, done_s=monotonic_s()))
 
     def match(self) -> None:
-        """Whatever was offered or read back meanwhile is compared. On the loop."""
+        """Compare the records that were offered and read back meanwhile. On the loop."""
         for replay in tuple(self._running.values()):
             self.match_one(replay)
 

@@ -85,7 +85,7 @@ class Saving:
     # --- from any thread
 
     def check(self, name: str) -> None:
-        """May records of this topic be produced now?"""
+        """Raises where records of this topic may not be produced now."""
         self._check_failure()
         if self._book is not None and self._book.partition_count(name) is None and self._numbers is None:
             raise KafkaException(KafkaError(KafkaError._STATE, NOT_PINNED.format(name=name)))
@@ -309,7 +309,7 @@ class Saving:
         return book.value(save, _wall_ms())
 
     async def _move_on(self, book: Book, save: Save) -> None:
-        """Now and then: partitions that were not written to for long are looked up to where nothing of this producer
+        """Move on partitions that were not written to for long, now and then, to where nothing of this producer
         can be, so that retention does not take what would have to be read."""
         now_s = monotonic_s()
         if now_s - self._moved_at_s < self.move_every_s:
@@ -409,7 +409,7 @@ class Saving:
             )
 
     def stop(self, failure: KafkaException) -> None:
-        """Nothing more is written."""
+        """Stop: nothing more is written."""
         if self._failure is None:
             self._failure = failure
             self.replays.give_up(failure.error)

@@ -56,7 +56,7 @@ class Totals(StepStates):
         self.objects[key] = change(stands, what)
 
     def column_changes(self) -> None:
-        """They are told one by one."""
+        """None: the changes are told one by one."""
 
     def changes(self) -> dict[bytes, bytes | None]:
         changes = super().changes()
@@ -140,7 +140,7 @@ def count_columns(states: Totals, records: Records) -> None:
 
 
 def sum_columns(decode: Callable[[bytes], Any], of: Callable[[Any], Any]) -> Columns:
-    """One after the other, as sums of fractions hang on their order."""
+    """The sums, added one after the other: sums of fractions hang on their order."""
     return lambda states, records: _put_all(states, records, add, map(of, decoded(records.values, decode)))
 
 

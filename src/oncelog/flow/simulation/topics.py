@@ -65,7 +65,7 @@ class Stored:
 
 
 class Log:
-    """One partition."""
+    """The log of one partition."""
 
     def __init__(self) -> None:
         self.batches: list[Stored] = []

@@ -149,7 +149,7 @@ class World:
         self.changes += 1
 
     def strand(self, wires: list[Wire], turns: int = 0) -> None:
-        """They arrive later, behind a connection that is gone."""
+        """Let batches arrive later, behind a connection that is gone."""
         if wires:
             self.ghosts.append((self.turns + turns, wires))
             self.ghosts.sort(key=lambda ghost: ghost[0])
@@ -161,7 +161,7 @@ class World:
         self.tell(engine, f"ends: {ended.how.value}" + (f" ({ended.why})" if ended.why else ""))
 
     def is_done(self, engine: Engine) -> bool:
-        """It has committed all of its input, and nobody writes more."""
+        """The engine has committed all of its input, and nobody writes more."""
         duty = engine.duty
         if any(each.part.name in duty.before and each not in self.finished for each in self.duties):
             return False

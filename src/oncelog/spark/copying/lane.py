@@ -75,7 +75,8 @@ class Lane:
     mapping: Mapping = field(default_factory=Mapping)  # of the slots from `done` on
 
     def key(self, author: str) -> bytes:
-        """One for each that writes: what one writes late must not take the place of what another knows better."""
+        """The key of a note: one for each author, so that a late note does not replace a better one of another
+        author."""
         return f"{LANE}/{self.partition}/{author}".encode()
 
     def to_json(self) -> bytes:
@@ -96,7 +97,7 @@ class Lane:
 
     @property
     def is_at_rest(self) -> bool:
-        """Nothing was under way when it was written down."""
+        """Nothing was under way when the note was written."""
         return not self.mapping.stretches
 
     def with_mapping(self, mapping: Mapping) -> "Lane":

@@ -68,5 +68,5 @@ class CopyLog:
         self._client.thread.run(self._keeper.read_to_end(register))
 
     def append(self, register: CopyRegister, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """They are stored when this returns, and `register` holds all that stands before them."""
+        """Append records. They are stored when this returns, and `register` has all that stands before them."""
         self._client.thread.run(self._keeper.append(register, records))

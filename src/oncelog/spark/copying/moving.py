@@ -129,7 +129,7 @@ class Notes:
 
 
 class Mover:
-    """One partition's."""
+    """The mover of one partition."""
 
     def __init__(
         self, job: Job, order: Order, resumed: Resumed, producer: Producer, notes: Notes, buffers: Buffers

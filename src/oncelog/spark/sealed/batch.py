@@ -165,8 +165,8 @@ class Sealing:
             _log.warning("%s is not needed any more and cannot be removed: %s", self.storage.where(name), error)
 
     def _overlooked(self, batch: int) -> Manifest | None:
-        """Made anew, a batch has other rows, and those of its first run would stand beside them. So one that is saved
-        has a manifest, be it that another driver published it a moment ago, or it is lost."""
+        """The manifest of a saved batch. Made anew it would have other rows, beside those of its first run. So a saved
+        batch has a manifest that another driver published a moment ago, or it is lost."""
         if self._done is not None and self._done == batch - 1:
             return None
         if not self.lanes.is_saved(batch):

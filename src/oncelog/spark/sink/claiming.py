@@ -51,7 +51,7 @@ async def announce(
 
 
 class Claims:
-    """One task's. What is claimed is answered with whether nobody had sent anything under it before."""
+    """The claims of one task. The answer to a claim is whether nobody had sent anything under it before."""
 
     def __init__(self, topic: StateTopic, register: SinkRegister, destination: Destination, place: LaneTask) -> None:
         self._topic = topic

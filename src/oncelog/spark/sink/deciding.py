@@ -146,7 +146,7 @@ def check_topic(saved: SinkState, options: SinkOptions) -> None:
         return
     what = f"wrote its rows to {', '.join(written)}, once, and is now to write them to {options.topic}"
     if options.job_id is not None:
-        raise SinkRefused(f"{saved.claim.query} {what}: what is another job needs another `job.id`")
+        raise SinkRefused(f"{saved.claim.query} {what}: another job needs another `job.id`")
     raise SinkRefused(
         f"batch {saved.batch} of sink {saved.claim.sink!r} {what}: nothing is written. Where one query has two sinks, "
         "start it with a new checkpoint and give each a `sink.name` of its own (and a `path`). Where `topic` was "

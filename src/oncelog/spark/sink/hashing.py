@@ -25,7 +25,7 @@ class RowHash:
         self._streams: dict[str, int] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """These rows are next. Columns are told apart by their names; each batch has the same."""
+        """Add the next rows. Columns are told apart by their names; each batch has the same ones."""
         self.rows += batch.num_rows
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_map(column.type):

@@ -67,7 +67,7 @@ class LaneWay(Protocol):
         """Rows are about to come."""
 
     def producer_for(self, portion: Portion) -> LaneProducer:
-        """Whatever is to be said before these rows is said, and this producer takes them."""
+        """The producer for these rows, once everything that must precede them is sent."""
 
     def check_acknowledged(self, began: SavedProducer) -> None:
         """All rows were acknowledged to the producer that went on as `began`."""
@@ -103,7 +103,7 @@ class LaneWriter:
     # --- rows
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """These rows are next."""
+        """Write the next rows."""
         if not batch.num_rows:
             return
         with self._in_words():

@@ -28,5 +28,5 @@ COMMITTED: Final = "committed"  # Spark is about to be told
 
 
 def reached(milestone: str, **facts: Any) -> None:
-    """This process is here now."""
+    """Tell that this process has reached a milestone."""
     sys.audit(EVENT, milestone, facts)

@@ -74,7 +74,7 @@ class Cluster:
     # --- producers
 
     def producer(self, saved: SavedProducer) -> "LaneProducer":
-        """One that is to go on as this value, in the way that the value places records."""
+        """A producer that goes on as this value, and places records as the value says."""
         from oncelog.spark.sink.lane_producer import LaneProducer  # which drivers do without
 
         keyless_run = saved.keyless_run

@@ -61,7 +61,8 @@ async def commit(client: Warm, group_id: str, at: Mapping[AnyPlace, int]) -> Non
 
 
 async def commit_at_last(client: Warm, group_id: str, at: Mapping[AnyPlace, int]) -> None:
-    """There is no next time: tried again for a while. A cluster's first group waits for its topic to be made."""
+    """Commit the last position. There is no next time, so it is tried for a while: a cluster's first group waits for
+    its topic."""
     await ask(lambda: commit(client, group_id, at), Patience(COMMIT_S))
 
 

@@ -116,7 +116,7 @@ class Sharing:
     def check_room(self, now: Now, *, joins: bool) -> None:
         """Check the room for one that is no member yet, and takes the place of none."""
         if joins and self.is_too_large(now):
-            raise KafkaError(ErrorCode.group_max_size_reached, "What its members are to have is too much to be stored.")
+            raise KafkaError(ErrorCode.group_max_size_reached, "The assignment of its members is too large to store.")
         if len(self.members) >= self.limits.max_members:
             raise KafkaError(
                 ErrorCode.group_max_size_reached,
