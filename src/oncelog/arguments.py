@@ -56,7 +56,7 @@ def number_within(what: str, given: object, least: int, most: int | None = None)
 
 
 def check_text(what: str, given: object, such_as: str) -> None:
-    """One that says something."""
+    """Refuse a value that is no text, or an empty one."""
     takes = f"a text, such as {such_as}"
     check_kind(what, given, str, takes)
     if not given:

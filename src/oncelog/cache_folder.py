@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 class NoCacheFolder(OSError):
-    """There is none; the text says why."""
+    """There is no cache folder; the text says why."""
 
 
 def cache_folder(said: str | None = None) -> Path:
@@ -19,5 +19,5 @@ def cache_folder(said: str | None = None) -> Path:
 
 
 def make_cache_folder(folder: Path) -> None:
-    """Whatever the umask is, nobody else may write into it."""
+    """Make the folder. Whatever the umask is, nobody else may write into it."""
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)

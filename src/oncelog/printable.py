@@ -4,7 +4,7 @@ another line, and what nobody can see is spelled out. Pure.
 
 
 def printable(text: str) -> str:
-    """One line, whatever it is."""
+    """A text as one line."""
     return text if text.isprintable() else "".join(each if each.isprintable() else spelled(each) for each in text)
 
 

@@ -39,7 +39,7 @@ class Unfinished(Exception):
 
 
 class Changed(Exception):
-    """It changed while it was copied."""
+    """A partition changed while it was copied."""
 
 
 class Copied(NamedTuple):

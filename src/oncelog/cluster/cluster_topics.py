@@ -247,7 +247,7 @@ class ClusterTopics(Topics):
         self._mark_deleted(partition.topic.name, partition.index)
 
     def forget(self, topic: Topic) -> None:
-        """It was deleted. Its partitions are still to be dropped."""
+        """Forget a deleted topic. Its partitions are still to be dropped."""
         self._withdraw(topic)
         for partition in topic.open_partitions:
             partition.wake()

@@ -303,7 +303,7 @@ def prepare_folder(disk: Disk, folder: str) -> None:
 
 
 def refuse_unused(disk: Disk, folder: str) -> None:
-    """One that no server was ever in. Where partitions are without the file, `read_state` tells."""
+    """Refuse a folder that no server was ever in. Where partitions are without the file, `read_state` tells."""
     if not disk.exists(f"{folder}/{META_FILE}") and not _partitions(disk, folder):
         raise UnfitFolder(f"{folder} is no data folder: it has no {META_FILE}")
 

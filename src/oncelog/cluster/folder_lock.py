@@ -61,7 +61,7 @@ class FolderLock:
 
 @contextmanager
 def no_server_in(folder: str) -> Iterator[None]:
-    """Nothing is written. As long as it lasts no server can start there; raises `FolderInUse` where one runs."""
+    """Keep servers out for as long as it lasts, without writing; raises `FolderInUse` where one runs."""
     try:
         fd = os.open(os.path.join(folder, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:  # a copy without it, perhaps

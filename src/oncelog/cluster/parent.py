@@ -166,7 +166,7 @@ class Parent:
         return self._processes[node_id].pid
 
     def _stop_all(self) -> None:
-        """One after the other, so that each hands over what it leads."""
+        """Stop them one after the other, so that each hands over what it leads."""
         for node_id in sorted(self._processes):
             self.stop(node_id)
 
@@ -411,7 +411,7 @@ def copies(brokers: int) -> dict[str, str]:
 
 
 def _tell(process: "subprocess.Popen[bytes]", settings: Mapping[str, str]) -> None:
-    """Its settings, by its input: everybody on the machine can read command lines, and they may hold secrets."""
+    """Tell a process its settings by its input: command lines can be read by everybody on the machine."""
     assert process.stdin is not None
     with contextlib.suppress(OSError):  # it has ended already, and is asked why
         process.stdin.write(json.dumps(dict(settings)).encode() + b"\n")

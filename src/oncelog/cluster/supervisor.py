@@ -144,7 +144,7 @@ class Supervisor:
         self._wake.set()
 
     def suspect(self, broker: int) -> None:
-        """Its process is gone, it seems, and its session not over yet. To elect another is safe at any time."""
+        """Its process seems gone, and its session is not over yet. Electing another is safe at any time."""
         if broker in self._cluster.peers:
             until_ms = self._clock.now().monotonic_ms + SUSPECTED_MS
             self._suspects[broker] = self._cluster.peers[broker].epoch, until_ms
@@ -442,7 +442,7 @@ class Supervisor:
         await self._until(lambda: self._is_led(topic.name))
 
     async def reassign(self, topic: Topic, targets: Mapping[int, Sequence[int] | None]) -> None:
-        """It goes on after this returns: what is new has to be copied first."""
+        """Begin to reassign partitions. It goes on after this returns: new replicas have to be copied first."""
 
         def reassigning(held: Held) -> tuple[Put | Remove, ...]:
             states = list(held.document.partitions)

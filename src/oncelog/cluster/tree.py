@@ -89,7 +89,7 @@ class Refused(TreeError):
 
 
 class Tree(Protocol):
-    """One broker's side of it. Everything is called, and calls back, on the event loop."""
+    """One broker's side of the tree. Everything is called, and calls back, on the event loop."""
 
     @property
     def is_connected(self) -> bool: ...

@@ -83,7 +83,7 @@ class WorkerTopics(ClusterTopics):
         partition.open(self._open_log(topic.name, topic.id, partition.index, topic.log_config, now))
 
     def forget(self, topic: Topic) -> None:
-        """It was deleted. Its files are for the parent to remove, once no worker has any of them open."""
+        """Forget a deleted topic. The parent removes its files once no worker has any of them open."""
         if topic.id in self._by_id:
             self._withdraw(topic)
             self._leaving[topic.id] = topic

@@ -76,7 +76,7 @@ class Workers(Parent):
         self._run(self._begin_keeping())
 
     def keep_up(self) -> None:
-        """They are kept up all the time. Raises `TreeFailed`."""
+        """Keep up the workers all the time. Raises `TreeFailed`."""
         self._check_tree()
 
     def _stop_all(self) -> None:
@@ -203,7 +203,7 @@ class Workers(Parent):
                 self._spawn(node_id)
 
     def _is_hung(self, node_id: int, process: "subprocess.Popen[bytes]", now_ms: int) -> bool:
-        """Its session is over, and it has not begun another one."""
+        """Whether its session is over, and it has not begun another one."""
         assert self._tree is not None
         live = self._tree.store.nodes.get(f"{LIVE}/{node_id}")
         if live is not None and live.node.value == str(process.pid).encode():

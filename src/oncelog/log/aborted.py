@@ -93,7 +93,7 @@ class AbortedTransactions:
         return self.total
 
     def begin_with(self, entries: Iterable[Aborted], total: int) -> None:
-        """Made anew from the log, with the number that there were in all."""
+        """Begin with entries made anew from the log, and with the number that there were in all."""
         self.clear()
         self._unwritten = list(entries)
         self._dropped = max(0, total - len(self._unwritten))
@@ -173,7 +173,7 @@ class AbortedTransactions:
             self._is_stale = False
 
     def clear(self) -> None:
-        """Whatever the file holds: it is written anew when there is something to say."""
+        """Forget all entries: the file is written anew when there is something to write."""
         self._handles.forget(self.path)
         self._dropped = self._written = 0
         self._unwritten = []
@@ -182,7 +182,7 @@ class AbortedTransactions:
     # Reading
 
     def between(self, offset: int, end_offset: int) -> list[Aborted]:
-        """Those with records within."""
+        """The entries with records within these offsets."""
         found = [each for block in self._blocks(offset, end_offset) for each in self._block(block)]
         return [each for each in (*found, *self._unwritten) if _is_within(each, offset, end_offset)]
 
@@ -197,7 +197,7 @@ class AbortedTransactions:
         return found + [each[:2] for each in self._unwritten if _is_within(each, offset, end_offset)]
 
     def most_between(self, offset: int, end_offset: int) -> int:
-        """There are no more, and perhaps fewer: found out without the file."""
+        """The most entries that there can be within these offsets, found without the file."""
         return BLOCK * sum(1 for _ in self._blocks(offset, end_offset)) + len(self._unwritten)
 
     def _blocks(self, offset: int, end_offset: int) -> Iterator[int]:
@@ -227,7 +227,7 @@ class AbortedTransactions:
     # Below
 
     def _index(self, entry: Aborted) -> None:
-        """It is in the file."""
+        """Take an entry of the file into the index."""
         if self._written % BLOCK == 0:
             self._least_first.append(entry.first_offset)
             self._last_marker.append(entry.marker_offset)

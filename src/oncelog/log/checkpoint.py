@@ -96,7 +96,7 @@ class Checkpointer:
         self.begin(now).run()
 
     def run(self, plan: FlushPlan) -> None:
-        """One at a time, so that a log that is cut back can wait for a flush of what is no longer there."""
+        """Run one flush at a time, so that a log that is cut back can wait for a flush of what is no longer there."""
         with self._lock:
             self._flushed = plan.folder  # and only then the question: see `wait`
             if not plan.still_holds():
@@ -139,13 +139,13 @@ class Behind:
             checkpointer.force(now)
 
     def hand_over(self) -> None:
-        """They are a flush's business from here on."""
+        """Hand these bytes over to a flush."""
         self._checkpointer.handed_over(self.size_bytes)
         self.size_bytes = 0
 
 
 class Checkpoint:
-    """One round. Made on the appending thread; `run` may take its time on another one."""
+    """One round of flushes. Made on the appending thread; `run` may take its time on another one."""
 
     def __init__(self, checkpointer: Checkpointer) -> None:
         self._checkpointer = checkpointer

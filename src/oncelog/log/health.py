@@ -19,7 +19,7 @@ class Health:
         self.refuses = False  # the disk, when it was last asked to take something in
 
     def go_offline(self, reason: str, *, readable: bool = True) -> None:
-        """Nothing is appended any more until the log is opened anew. Said once."""
+        """Take the log offline: nothing is appended any more until it is opened anew. Said once."""
         self.readable = self.readable and readable
         if self.offline is None:
             self.offline = reason

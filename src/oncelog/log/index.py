@@ -214,7 +214,7 @@ class Index:
         return Entry._make(ENTRY.unpack(self._read(number, 1)))
 
     def _read(self, first: int, count: int) -> bytes:
-        """Whatever is wrong with the file, it can be made anew from the log."""
+        """Read entries of the file. Whatever is wrong with it, it can be made anew from the log."""
         try:
             data = self._handles.get(self.path).pread(count * ENTRY_BYTES, first * ENTRY_BYTES)
         except OSError as error:

@@ -211,7 +211,7 @@ class PartitionLog:
         return self._health.refuses
 
     def try_disk(self, now_ms: int) -> None:
-        """It may take in again what it refused."""
+        """Look whether the disk takes records again after a refusal."""
         self._health.refuses = not self._parts.handles.room.is_there(self.folder, now_ms)
 
     @property

@@ -358,7 +358,8 @@ class Segment:
         self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
 
     def close_index(self, end_offset: int | None = None) -> None:
-        """Its last entry tells where the segment ends, which is behind its last record where offsets are missing."""
+        """Close the index. Its last entry says where the segment ends: behind its last record where offsets are
+        missing."""
         if end_offset is not None:
             self.end_offset = end_offset
         self.index.add(self.end_offset, self.size_bytes, self.max_timestamp_ms)

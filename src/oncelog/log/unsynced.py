@@ -30,7 +30,8 @@ class Unsynced:
         self._name_changes += 1
 
     def note_closed(self, segments: Iterable[Segment]) -> None:
-        """They are full, or were found behind the recovery point: nothing is appended to them any more."""
+        """Note segments that are full, or were found behind the recovery point: nothing is appended to them any
+        more."""
         for segment in segments:
             self._closed_files.extend((segment.log_path, segment.index.path))
 

@@ -33,7 +33,7 @@ class PidBinding:
         return FIRST_BOUND_PID | number << TAG_BITS | self._tag(number, owner)
 
     def may_use(self, pid: int, owner: str) -> bool:
-        """One that is bound to nobody, everybody may."""
+        """Whether the owner may use the pid. Everybody may use one that is bound to nobody."""
         return pid < FIRST_BOUND_PID or self._is_of(pid, owner)
 
     def _tag(self, number: int, owner: str) -> int:

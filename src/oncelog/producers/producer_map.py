@@ -153,7 +153,7 @@ class ProducerMap:
         return True
 
     def pass_on_many(self) -> None:
-        """Called after some batches, so that what `accept_next` puts off stays little. Nobody sees a difference."""
+        """Pass on what `accept_next` puts off, now and then, so that it stays little. Nobody sees a difference."""
         if len(self.run.batches) >= MOST_KEPT_BACK:
             self.run.pass_on()
 

@@ -40,7 +40,7 @@ class Run:
         self._row = -1
 
     def begin(self, kind: Kind, row: int, pid: int, generation: int) -> None:
-        """Its entry is there already, or nothing could be next."""
+        """Begin a run. The producer's entry is there already, or nothing could be next."""
         self._kind, self._row = kind, row
         self.pid, self.generation = pid, generation
 

@@ -186,7 +186,7 @@ class Access:
         self._told.append(told)
 
     def bindings(self) -> list[Binding]:
-        """All of them, as they are now."""
+        """All rules, as they are now."""
         return list(self._acls.bindings.values())
 
     def remembered(self) -> dict[tuple[str, str], int]:

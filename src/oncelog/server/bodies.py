@@ -127,7 +127,7 @@ def trim_at_once(batch: Buffer, dropped_records: int) -> bytearray:
 
 
 class LookFirst(Exception):
-    """Nothing of the request was staged: this is to be run before."""
+    """Nothing of the request was staged: these bodies must be looked into first."""
 
     def __init__(self, look: Look) -> None:
         super().__init__("a request has to be looked into by a thread")

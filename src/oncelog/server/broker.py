@@ -152,7 +152,7 @@ class Broker:
         return self.pid_binding is None or self.pid_binding.may_use(pid, owner)
 
     async def take_kafka_pid(self, owner: str) -> int:
-        """One that nobody else gets. Raises ClusterStorageError."""
+        """A pid that nobody else gets. Raises ClusterStorageError."""
         number = await self.kafka_pids.take()
         return number if self.pid_binding is None else self.pid_binding.bound(number, owner)
 

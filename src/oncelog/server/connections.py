@@ -229,7 +229,7 @@ class Connections:
         connection.abort()
 
     def close_idle(self) -> None:
-        """One pass over all connections; a frame that stopped half-way is no activity."""
+        """Close idle connections, in one pass over all; a frame that stopped half-way is no activity."""
         limit_ms = self.broker.settings.connections_max_idle_ms
         before_ms = self.broker.clock.now().monotonic_ms - limit_ms
         for connection in [each for each in self._open if each.active_ms < before_ms and not each.is_waiting]:

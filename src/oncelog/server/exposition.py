@@ -35,7 +35,7 @@ Samples = Callable[[Seen], Iterator[Sample]]
 
 
 def exposition(broker: Broker, rights: Rights = EVERY_RIGHT) -> Iterator[str]:
-    """They are read from a living server: each line is true, two lines may be a moment apart."""
+    """The metrics of a living server: each line is true, two lines may be a moment apart."""
     return lines_of(FAMILIES, Seen(broker, rights))
 
 

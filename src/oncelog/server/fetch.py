@@ -60,7 +60,7 @@ class Asked:
         return log is not None and self.offset < min(log.segments.active.base_offset, log.high_watermark)
 
     def is_known(self, kept: Mapping[int, Kept]) -> bool:
-        """There is nothing to read, and nothing to say that the reader was not told."""
+        """Whether there is nothing to read, and nothing to say that the reader does not know."""
         partition, one = self.partition, kept.get(self.index)
         if partition is None or partition.is_deleted or self.error_code or one is None or not partition.leads:
             return False

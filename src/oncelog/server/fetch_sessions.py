@@ -88,7 +88,7 @@ class Opening:
         return NOTHING
 
     def answering(self, found: Found) -> Steps[Found]:
-        """All of it."""
+        """The whole answer: the session begins with it."""
         session = self._session
         if self._sessions.has_room(session, self.count):
             topics: dict[bytes, dict[int, Kept]] = {}

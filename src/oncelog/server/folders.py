@@ -48,7 +48,7 @@ class Folders:
         return any(".log" in name and self.disk.size(f"{folder}/{name}") > 0 for name in self.disk.listdir(folder))
 
     def is_bare(self, topic: str, index: int) -> bool:
-        """There is no file in it, or it is not there."""
+        """Whether there is no file in the folder, or no folder."""
         if not self.exists(topic, index):
             return True
         with suppress(OSError):  # who opens it says what is wrong

@@ -72,7 +72,7 @@ class Followed:
 
     @property
     def is_due(self) -> bool:
-        """There are records, or something is wrong."""
+        """Whether there are records, or something is wrong."""
         partition = self.partition
         if self._leader is None or partition is None or partition.is_deleted:
             return True
@@ -165,7 +165,8 @@ class FollowerFetching:
             yield from followed
 
     async def _note(self) -> None:
-        """All of it, before those are called who wait for the high watermark: some wait for that of many partitions."""
+        """Note all of it before readers that wait for the high watermark are called: some wait for that of many
+        partitions."""
         broker, (replica_id, replica_epoch, *_, wanted) = self._call.broker, self._request
         turns, moved = broker.turns, list[Partition]()
         try:

@@ -70,7 +70,7 @@ class Housekeeping:
         self._begin(self._note_ends())
 
     async def stop(self) -> None:
-        """Nothing is begun any more, and what runs in a thread has ended; a compaction is given up for that."""
+        """Stop: nothing is begun any more, and work in threads has ended; a compaction is given up for that."""
         if self._compaction is not None:
             self._compaction.stop()
         self._scrubber.stop()

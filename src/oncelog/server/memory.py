@@ -50,7 +50,7 @@ class Budget:
         return True
 
     def let_in(self) -> None:
-        """One of those who need more, since these did get on, and one of those who wait to begin."""
+        """Let in one of those that need more, since these did get on, and one of those that wait to begin."""
         for waiting, call in ((self._waiting_for_more, self._call_next_for_more), (self._waiting, self._call_next)):
             if waiting and self.held_bytes < self.most_bytes:
                 self._lets_in = True

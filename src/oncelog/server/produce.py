@@ -338,7 +338,7 @@ class Producing:
         return Outcome(index, partition, staged)
 
     def _refusal(self, partition: Partition, index: int, staged: Staged, now: Now) -> Outcome | None:
-        """Of what was judged and is not simply appended."""
+        """The refusal of a batch that was judged and is not simply appended."""
         self._look_at_the_clock(now)
         refusal = OF_DECISION.get(staged[0])
         if refusal is not None and not self._broker.is_sure(partition, now):
@@ -451,7 +451,7 @@ class Producing:
             self.commit()  # whatever happens: nothing may stay staged
 
     def commit(self) -> Commit:
-        """One write for every partition that was touched. Nothing of the buffers is needed afterwards."""
+        """Commit: one write for every partition that was touched. Nothing of the buffers is needed afterwards."""
         requests, self._requests = self._requests, []
         touched, self._touched = self._touched, {}
         is_quiet, self._is_quiet = self._is_quiet, False

@@ -63,7 +63,7 @@ class Verification:
         self.refused: dict[TopicPartition, tuple[ErrorCode, str | None]] = {}
 
     def keep(self) -> None:
-        """Nothing is needed of the buffer."""
+        """Keep what is needed: nothing of the buffer is."""
 
     async def run(self) -> None:
         by_producer: dict[tuple[int, int], list[Wanted]] = {}

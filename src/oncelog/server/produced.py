@@ -152,7 +152,7 @@ def damaged(index: int, partition: Partition, damage: InvalidRecord, code: Error
 def fail(
     requests: list[Request], partition: Partition, reason: str, above_offset: int, error_code: int = _STORAGE_ERROR
 ) -> None:
-    """Whatever of the partition ends above the offset is not stored, or not known to be."""
+    """Fail all batches of the partition that end above the offset: they are not stored, or not known to be."""
     for request in requests:
         for outcome in request.outcomes():
             staged = outcome.staged

@@ -32,7 +32,7 @@ class Serving(Protocol):
     active_ms: int
 
     def serve(self, buffer: bytearray, at: int, end: int) -> None:
-        """It must leave what it does not serve with `keep`."""
+        """Serve frames. Bytes that it does not serve must be left by `keep`."""
 
     def is_held(self) -> bool:
         """Whether nothing may be served now."""
@@ -267,7 +267,7 @@ class Receiver:
         self.go_on()
 
     def go_on(self) -> None:
-        """Whatever held this connection is over: serve what has arrived meanwhile, then read on."""
+        """Go on: whatever held this connection is over. Serve what has arrived meanwhile, then read on."""
         if self._serving.is_serving or self._serving.is_held() or self._is_starved:
             return
         if self._large is not None:

@@ -27,7 +27,7 @@ class Sleeper(Protocol):
         """The number of the socket that is not read any more; -1 where it was not read anyway."""
 
     def wake_up(self) -> None:
-        """It is to be read again."""
+        """Read this connection again."""
 
 
 class Sleepers:
@@ -41,13 +41,13 @@ class Sleepers:
         return len(self._asleep)
 
     def came(self, sleeper: Sleeper) -> None:
-        """It is read from now on."""
+        """Begin to read a connection."""
         if len(self._awake) >= MOST_AWAKE and hasattr(select, "epoll"):
             self._put_one_to_sleep()
         self._awake[sleeper] = sleeper.active_ms
 
     def forget(self, sleeper: Sleeper) -> None:
-        """It ends, or is not read any more."""
+        """Forget a connection that ends, or is not read any more."""
         self._awake.pop(sleeper, None)
         number = self._numbers.pop(sleeper, None)
         if number is not None:

@@ -301,7 +301,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return self._ssl is not None and bool(self._incoming.pending or self._ssl.pending())
 
     def _pause_or_resume(self) -> None:
-        """Nothing more is taken in while what was taken in waits."""
+        """Pause or resume: nothing more is taken in while bytes that were taken in wait."""
         is_paused = self._is_read_paused or bool(self._kept)
         if is_paused != self._is_below_paused and not self._is_gone and not self._below.is_closing():
             self._is_below_paused = is_paused

@@ -23,7 +23,7 @@ class Unanswered:
         return len(self._commits)
 
     def put(self, commit: Commit) -> None:
-        """Its answers at once, where they are true already and nothing waits before them."""
+        """Send the answers at once, where they are true already and nothing waits before them."""
         if self._commits or (commit.awaited and not commit.is_settled()):
             self._commits.append(commit)
             self._wait_for(commit)

@@ -52,7 +52,8 @@ async def add_user(broker: Broker, name: str, password: str) -> None:
 
 
 def removing(name: str, mechanisms: Sequence[str] = ()) -> Change:
-    """These of a user, or all. Raises KafkaError where there is nothing to remove."""
+    """The change that removes these mechanisms of a user, or all. Raises KafkaError where there is nothing to
+    remove."""
 
     def change(document: Document) -> Document:
         has = Users(document, b"").mechanisms(name)

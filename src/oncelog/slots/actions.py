@@ -172,7 +172,7 @@ def _abandon(partition: Partition, batch: Batch, code: int, message: str | None)
 
 
 def judge(partition: Partition, now_ms: int) -> Event:
-    """Nothing is in flight: may all that is open be sent again as it is?"""
+    """Judge whether all open batches may be sent again as they are, since nothing is in flight."""
     tenure = partition.tenure
     if tenure is None:
         partition.open = deque(batch for batch in partition.open if not batch.is_reported)
@@ -295,7 +295,7 @@ def move_to_another_identity(partition: Partition, now_ms: int) -> Event | None:
 
 
 def _move(partition: Partition, now_ms: int, *, keeps_identity: bool) -> Event | None:
-    """Nothing that is open is stored or can come to be stored, so it may be placed anew; but not where others fill
+    """Place the open batches anew: none of them is stored or can come to be stored. But not where others fill
     these slots with the same records, or count on the identity."""
     tenure = partition.tenure
     assert tenure is not None
@@ -312,7 +312,7 @@ def _move(partition: Partition, now_ms: int, *, keeps_identity: bool) -> Event |
 
 
 def leave_lease(partition: Partition, now_ms: int) -> None:
-    """Nothing is open under it."""
+    """Leave a lease under which nothing is open."""
     if not partition.is_pinned:
         partition.tenure = None
         return
@@ -328,7 +328,8 @@ def resume(partition: Partition, now_ms: int, tenure: Tenure, next_offset: int) 
 
 
 def stop(partition: Partition, now_ms: int) -> None:
-    """Nothing more is sent here: another process has taken over, or the slots cannot be filled as they must be."""
+    """Stop: another process has taken over, or the slots cannot be filled as they must be. Nothing more is sent
+    here."""
     code, message = partition.stopped_by
     for batch in partition.open:
         if not batch.is_reported:

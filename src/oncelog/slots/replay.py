@@ -100,7 +100,7 @@ class PartitionReplay:
         self._outputs.append(output)
 
     def stands(self, slots: Iterable[Slot]) -> None:
-        """These were read back, in the order of their sequences."""
+        """Take in slots that were read back, in the order of their sequences."""
         for slot in slots:
             if not self._unread:
                 return

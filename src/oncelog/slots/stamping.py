@@ -96,7 +96,7 @@ def stamp_all(partition: Partition, tenure: Tenure) -> None:
 
 
 def stamp_anew(partition: Partition, tenure: Tenure, now_ms: int, *, keeps_identity: bool) -> None:
-    """Nothing that is open is stored or can come to be stored: it goes back to the front of what waits."""
+    """Put the open batches back to the front of those that wait: none is stored or can come to be stored."""
     while partition.open:
         batch = partition.open.pop()
         if batch.is_reported:

@@ -99,12 +99,13 @@ class GroupCoordinator:
         self._alarms.set(HOUSEKEEPING, now.monotonic_ms + self.settings.offsets_retention_check_interval_ms)
 
     def elected(self, partition: Partition, epoch: int) -> None:
-        """It is elected to lead a partition of `__consumer_offsets`: its log is open and in that epoch."""
+        """Serve a partition of `__consumer_offsets` that this broker was elected to lead: its log is open and in that
+        epoch."""
         if self._is_running:  # else the start will find it
             self._moves.elected(partition, epoch, self._in_turns)
 
     def resigned(self, partition: Partition, epoch: int) -> None:
-        """It does not lead that partition any more, as of that epoch: another broker's, or the own one that ends."""
+        """Stop serving a partition, as of that epoch: another broker leads it, or the own time is over."""
         if self._is_running:
             self._moves.resigned(partition, epoch, self._in_turns)
 
@@ -120,7 +121,7 @@ class GroupCoordinator:
         self._alarms.set(group.group_id, group.wake_ms)
 
     def _went(self, group: AnyGroup) -> None:
-        """It is another broker's."""
+        """Let go of a group that is another broker's now."""
         self._members_bytes -= self._counted_bytes.pop(group.group_id, 0)
         self._alarms.set(group.group_id, None)
         self._tell(group.kill(ErrorCode.not_coordinator))
@@ -329,7 +330,7 @@ class GroupCoordinator:
     # Groups as a whole
 
     def deleting_group(self, group_id: str, now: Now) -> Generator[None, None, Settled]:
-        """Its offsets go a piece a step. Who asks for the group meanwhile is told to try again."""
+        """Delete a group, its offsets a piece a step. A request for the group meanwhile is told to try again."""
         error = self.check_name(group_id)
         if error is not ErrorCode.none:
             return error

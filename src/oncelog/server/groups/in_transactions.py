@@ -69,7 +69,7 @@ class CommitsInTransactions:
         return ErrorCode.none if error is ErrorCode.rebalance_in_progress else error
 
     def ending(self, partition: Partition, pid: int, *, is_commit: bool) -> Pauses:
-        """Its marker is in that partition of `__consumer_offsets`, below the high watermark. A group at a time."""
+        """End a transaction, a group at a time: its marker is in that partition, below the high watermark."""
         for group_id in self._store.ending_transaction(partition, pid, is_commit=is_commit):
             group = self._store.groups.get(group_id)
             if group is not None:

@@ -246,7 +246,7 @@ class Rebalance:
         self.rebalance_or_complete(now)
 
     def synced(self, member: Member) -> None:
-        """It has asked for its share."""
+        """The member has asked for its share."""
         self._unsynced.discard(member.member_id)
         if not self._unsynced:
             self.deadlines.clear_sync()
@@ -335,7 +335,7 @@ class Rebalance:
             self._expire(deadline_ms, member_id, now)
 
     def _expire(self, deadline_ms: int, member_id: str, now: Now) -> None:
-        """One deadline that has passed, unless what passed before it has moved it."""
+        """A deadline has passed, unless an earlier one has moved it."""
         if member_id == JOIN_PHASE:
             if self.deadlines.join_ms == deadline_ms:
                 self._join_phase_is_over(now)

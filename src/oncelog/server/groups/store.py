@@ -96,7 +96,7 @@ class GroupStore:
     def put_pending(
         self, group_id: str, committed: Mapping[TopicPartition, CommittedOffset], within: InTransaction, now: Now
     ) -> Settled:
-        """They count once the transaction is committed."""
+        """Store offsets that count once the transaction is committed."""
         encoded = [records.encode_committed(group_id, *at, each) for at, each in committed.items()]
         partition, end = self.topic.append(group_id, encoded, now, within)
         found = {at: each._replace(end_offset=end.offset) for at, each in committed.items()}
@@ -129,7 +129,8 @@ class GroupStore:
         return settled
 
     def remove_group(self, group_id: str, now: Now) -> Settled:
-        """Its offsets first: a crash in between leaves a group without offsets, never offsets of a deleted group."""
+        """Remove a group, its offsets first: a crash in between leaves a group without offsets, never the other way
+        round."""
         self.remove_offsets(group_id, [place for place, _ in self.offsets.of_group(group_id)], now)
         group = self.groups.get(group_id)
         settled = ErrorCode.none if group is None else self._append(group_id, self.tombstones(group), now)

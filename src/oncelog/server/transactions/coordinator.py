@@ -281,8 +281,8 @@ class TransactionCoordinator:
     # What is stored
 
     async def _store(self, entry: Entry, new: Transaction) -> ErrorCode:
-        """It counts once it is safe, also where the client that asked for it has hung up meanwhile. What was
-        decided is told to the partitions then."""
+        """Store the new state, which counts once it is safe, also where its client has hung up meanwhile. The decision
+        is told to the partitions then."""
         name = entry.transactional_id
         if self.entries.get(name) is not entry:
             return ErrorCode.not_coordinator  # it went elsewhere while something was waited for

@@ -83,7 +83,7 @@ class TransactionMemory:
         self._hold(entry, -coming)
 
     def change(self, entry: Entry, new: Transaction, epoch: int) -> None:
-        """It is stored."""
+        """Take in a change that is stored."""
         self._hold(entry, len(new.partitions) - len(entry.now.partitions))
         entry.now, entry.epoch = new, epoch
 

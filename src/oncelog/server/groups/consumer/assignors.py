@@ -196,7 +196,7 @@ class _Loads:
             heapreplace(heap, first)
 
     def _add(self, heap: list[tuple[int, str, int]]) -> str:
-        """One more to who has fewest."""
+        """Give one more place to the member that has fewest."""
         load, member_id, kind = self._least(heap)
         self._load[member_id] = load + 1
         heapreplace(self._heaps[kind], (load + 1, member_id))

@@ -170,7 +170,7 @@ class ConsumerGroups:
         self._note(group.group_id)
 
     def make_classic(self, group: ConsumerGroup, fresh: Group, now: Now) -> None:
-        """One without members gives its place, and its offsets, to one of the classic protocol. Raises KafkaError."""
+        """Let an empty group give its name and its offsets to one of the classic protocol. Raises KafkaError."""
         self._store.put_records(group.group_id, self._store.tombstones(group), now)
         self._store.replace(fresh)
 

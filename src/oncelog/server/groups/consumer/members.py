@@ -151,7 +151,7 @@ class Members:
         self.apply(change)
 
     def stored(self) -> None:
-        """All of `done`, in its order. Until then it can be taken back."""
+        """All changes in `done` are stored, in their order. Until then they can be taken back."""
         self.done.clear()
         self._undo.clear()
 

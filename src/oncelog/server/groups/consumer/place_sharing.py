@@ -88,7 +88,7 @@ class Sharing:
         return now.monotonic_ms < self._small_ms
 
     def note_too_large(self, now: Now) -> None:
-        """Its members are to have more than can be stored, as one of them was heard of."""
+        """Note that the assignment of the members was too large to store when one of them was heard of."""
         self._small_ms = now.monotonic_ms + TOO_LARGE_MS
 
     def take_back(self, now: Now) -> None:
@@ -195,7 +195,7 @@ class Sharing:
         return sum(map(len, self.members.target.values())) <= MOST_PLACES
 
     def stay(self, topics: KnownTopics) -> None:
-        """It cannot become one of the classic protocol: what that would be is too much to be stored."""
+        """Stay a group of KIP-848: the classic group that it would become is too large to store."""
         self.becomes_classic = False
         self._lose(topics)
 

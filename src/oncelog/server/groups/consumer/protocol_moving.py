@@ -66,7 +66,8 @@ def upgraded(former: Group, limits_of: LimitsOf, topics: KnownTopics, now: Now) 
 
 
 def downgraded(group: ConsumerGroup, limits: GroupLimits, topics: KnownTopics, now: Now) -> Group:
-    """All of its members speak the classic protocol. The generation is the epoch in which they are."""
+    """The classic group that it becomes, since all members speak that protocol. The generation is the members'
+    epoch."""
     return Group.moved(group.group_id, group.members.epoch, _classic_members(group, topics), limits, now, group.made_by)
 
 

@@ -57,7 +57,7 @@ def reconciled(
 
 
 def _without(current: Current, places: Collection[Place]) -> Current:
-    """It must give up these, too."""
+    """The member's places without these, which it must give up, too."""
     if not places:
         return current
     more = {place: current.assigned[place] for place in places}

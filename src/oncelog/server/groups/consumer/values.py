@@ -70,7 +70,7 @@ class Classic:
 
     @property
     def protocol_name(self) -> str:
-        """All of them say the same of what it reads and has: the first speaks for it."""
+        """The protocol that all members name alike: the first speaks for it."""
         return self.protocols[0][0] if self.protocols else ""
 
     @property
