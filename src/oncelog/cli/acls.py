@@ -81,7 +81,7 @@ def whom(body: Any) -> Any:
 @principals_option
 @speaks_to_brokers
 def list_acls(to: Connecting, form: str, targets: Targets, principals: tuple[str, ...]) -> None:
-    """Access rules, all or those about these things and principals."""
+    """All access rules, or those about these resources and principals."""
     from oncelog.cli.parts.cluster import opened
 
     with opened(to, takes=on_cluster("Describe")) as cluster:
@@ -99,7 +99,7 @@ def list_acls(to: Connecting, form: str, targets: Targets, principals: tuple[str
 @whom
 @speaks_to_brokers
 def add(to: Connecting, form: str, targets: Targets, operations: tuple[str, ...], **said: Any) -> None:
-    """Make rules, and tell which: of all operations, where none is named. One that is there already is no failure."""
+    """Add rules and print them: about all operations, where none is named. One that is there already is no failure."""
     from oncelog.cli.parts.cluster import each_outcome, opened
     from oncelog.client.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
@@ -151,9 +151,9 @@ def remove(
     principals: tuple[str, ...],
     **said: Any,
 ) -> None:
-    """Take rules away, and tell which: all that are about these things, these principals (--principal), or both.
+    """Remove rules and print them: all about these resources, these principals (--principal), or both.
 
-    With --allow-principal or --deny-principal it is those that `add` makes of the same words.
+    With --allow-principal or --deny-principal, the rules that `add` makes of the same options.
     """
     from oncelog.cli.parts.cluster import opened
 

@@ -39,7 +39,7 @@ MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has roo
 @click.option(
     "--minutes", type=click.FloatRange(0.01, 10_000), help="For how long to send, in the place of --messages."
 )
-@click.option("--client", type=click.Choice(CLIENTS), default="oncelog", show_default=True, help="Who sends.")
+@click.option("--client", type=click.Choice(CLIENTS), default="oncelog", show_default=True, help="The sender.")
 @click.option("--idempotence", type=click.Choice(("on", "off")), default="on", show_default=True)
 @click.option("--linger", type=click.IntRange(0, 60_000), default=5, show_default=True, help="linger.ms of the client.")
 @click.option("--rate", type=click.IntRange(1), help="Messages a second at most; as fast as it goes if not given.")
@@ -106,7 +106,7 @@ MOST_IN_MINUTES: Final = 200_000_000  # messages that a run by the clock has roo
 @click.option(
     "--sink",
     type=click.Choice(SINKS),
-    help="With --spark: who writes; kafka is Spark's own sink, flow no sink but a flow.  [default: direct]",
+    help="With --spark: the sink; kafka is Spark's own sink, flow no sink but a flow.  [default: direct]",
 )
 @click.option(
     "--spark-conf",

@@ -24,7 +24,7 @@ NOT_CHECKED = 2
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The data folder of a server that does not run.",
 )
-@click.option("--quiet", is_flag=True, help="Only what is damaged, and the sum.")
+@click.option("--quiet", is_flag=True, help="Print only damage, and the sum.")
 @click.option(
     "--cut",
     metavar="TOPIC-PARTITION:OFFSET",

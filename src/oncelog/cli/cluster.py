@@ -39,7 +39,7 @@ wait = click.option("--wait", "is_awaited", is_flag=True, help="End once everyth
 
 @click.group(name="cluster", cls=Pointing)
 def command() -> None:
-    """Brokers that have each other's records."""
+    """Brokers that have copies of each other's records: start them, and look after them."""
 
 
 @command.command()
@@ -108,7 +108,7 @@ def start(brokers: int, data: str, listen: str, zookeeper: str | None, given: tu
 @click.option("-a", "--all", "is_all", is_flag=True, help="The partitions of all topics, too.")
 @speaks_to_brokers
 def describe(to: Connecting, form: str, names: tuple[str, ...], is_all: bool) -> None:
-    """Brokers, how many partitions lack something, and which: those without a leader, those of which fewer replicas are
+    """Brokers, and the partitions that lack something: those without a leader, those of which fewer replicas are
     in sync than there are, and those that move.
 
     A broker is up, stopping or down. LAG is how many records each follower lacks.
@@ -200,10 +200,10 @@ def reassign(
     is_awaited: bool,
     is_tried: bool,
 ) -> None:
-    """Have the partitions of a topic at these brokers and no others.
+    """Move the partitions of a topic to these brokers and no others.
 
-    What is new is copied first, and nobody waits for that; then the others let go of it. `spread` finds by itself what
-    to move.
+    New replicas are copied first, and the command does not wait for that; then the others are removed. `spread` finds
+    by itself what to move.
     """
     from oncelog.cli.parts.replicas import alter, move, opened_past_who_hangs, seen
 
@@ -243,9 +243,9 @@ def _ids(text: str) -> list[int]:
 @dry_run
 @speaks_to_brokers
 def spread(to: Connecting, form: str, names: tuple[str, ...], is_awaited: bool, is_tried: bool) -> None:
-    """Have partitions and their leaders evenly at all brokers that are up, as after one was added.
+    """Spread partitions and their leaders evenly over all brokers that are up, for example after one was added.
 
-    As many replicas as there are stay, and as few as possible move.
+    The number of replicas stays, and as few as possible move.
     """
     from oncelog.cli.parts.replicas import move, opened_past_who_hangs, refuse_while_moving, seen
     from oncelog.client.admin.placement import spread as spread_over
@@ -273,9 +273,9 @@ def spread(to: Connecting, form: str, names: tuple[str, ...], is_awaited: bool, 
 @click.argument("node", metavar="N", type=click.IntRange(min=0))
 @speaks_to_brokers
 def retire(to: Connecting, form: str, is_tried: bool, node: int) -> None:
-    """Move all that broker N has to the others, wait until they have it, and have the cluster forget N.
+    """Move the partitions of broker N to the others, wait until they have them, and remove N from the cluster.
 
-    What is up is not forgotten: stop it then, and give the command again.
+    A broker that is up is not removed: stop it then, and give the command again.
     """
     from oncelog.cli.parts.replicas import move, opened_past_who_hangs, refuse_while_moving, seen
     from oncelog.client.admin.placement import without

@@ -41,7 +41,7 @@ class Shape:
 
 @click.command(name="consume")
 @connecting
-@click.option("-t", "topics", metavar="TOPIC", multiple=True, help="What to read; repeatable.")
+@click.option("-t", "topics", metavar="TOPIC", multiple=True, help="A topic to read; repeatable.")
 @partitions_option
 @click.option("-G", "group", metavar="GROUP", help="Share the topics with the other members of this group.")
 @click.option(
@@ -55,7 +55,7 @@ class Shape:
 @click.option("-e", "ends", is_flag=True, help="End when the end of every partition was reached.")
 @click.option("-f", "format_", metavar="FORMAT", help="%t %p %o %k %s %K %S %R %T %h %%, and \\n \\t \\r \\xHH.")
 @click.option("-J", "is_json", is_flag=True, help="kcat's JSON envelope, which `produce -J` takes.")
-@click.option("-D", "delimiter", metavar="TEXT", default="\\n", help="What is printed behind a record; \\n.")
+@click.option("-D", "delimiter", metavar="TEXT", default="\\n", help="The text behind each record; \\n.")
 @click.option("-K", "key_delimiter", metavar="TEXT", help="Print keys, and this between key and value.")
 @click.option("-Z", "prints_null", is_flag=True, help="Print NULL for keys and values that are null.")
 @click.option("-u", "is_unbuffered", is_flag=True, help="Write every record by itself.")

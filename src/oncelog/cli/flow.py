@@ -121,7 +121,7 @@ def backfill(
     target: str,
     name: str,
 ) -> None:
-    """Run FLOW over input that was, beside the live one, into other topics.
+    """Run FLOW once more over earlier input, beside the live run, into other topics.
 
     It is a flow of its own, of the name of FLOW with -NAME behind it. The same command goes on where
     this one was, and does nothing once it is finished. A TIME is milliseconds since 1970, or 2026-05-01 or
@@ -182,7 +182,7 @@ async def _row(look: "Looking", name: str) -> dict[str, Any]:
 @name_argument
 @speaks_of_flows
 def describe(to: Connecting, form: str, name: str) -> None:
-    """Shows how far each cell of a flow is, and who holds it, as its last commit says."""
+    """Show how far each cell of a flow is, and who holds it, as its last commit says."""
 
     async def asked(look: "Looking") -> dict[str, Any]:
         register = await register_of(look, name)
@@ -338,10 +338,10 @@ def try_(
     show: int,
     target: str,
 ) -> None:
-    """Run the functions of FLOW over what the flow of its name has committed, and compare; nothing is written.
+    """Run the functions of FLOW over the input that its cells have committed, and compare; nothing is written.
 
-    From a commit in the journal on, the same input goes through them in the same order. Shown is which outputs would
-    be others than those that stand in the topics, and which states.
+    From a commit in the journal on, the same input goes through them in the same order. The result shows which outputs
+    would differ from those in the topics, and which states.
 
     Exit codes: 0 the same, 1 something differs, 2 it cannot be tried.
     """
@@ -378,7 +378,7 @@ def try_(
 @name_argument
 @speaks_of_flows
 def pause(to: Connecting, name: str) -> None:
-    """Cells commit what they have in hand and take no more input until `resume`; one that starts meanwhile waits."""
+    """Pause a flow: cells commit and take no more input until `resume`; a cell that starts meanwhile waits."""
     _order(to, name, is_paused=True)
 
 
@@ -387,7 +387,7 @@ def pause(to: Connecting, name: str) -> None:
 @name_argument
 @speaks_of_flows
 def resume(to: Connecting, name: str) -> None:
-    """Cells of a flow that was paused go on where they were."""
+    """Resume a flow that was paused: its cells go on where they were."""
     _order(to, name, is_paused=False)
 
 
@@ -410,9 +410,9 @@ def _order(to: Connecting, name: str, *, is_paused: bool) -> None:
 @name_argument
 @speaks_of_flows
 def delete(to: Connecting, is_dry: bool, with_damaged: bool, name: str) -> None:
-    """Remove a flow with its journals, its register and what it passes `through`, for good; prints their names.
+    """Remove a flow with its journals, its register and the topics it passes `through`, for good; print their names.
 
-    What it wrote stays. A flow that is begun under this name afterwards begins anew, and writes all of it again.
+    Its outputs stay. A flow that is started under this name afterwards begins anew, and writes all of them again.
     """
     from oncelog.runner.operating import at_rest, own_topics, remove
 
@@ -433,8 +433,8 @@ def delete(to: Connecting, is_dry: bool, with_damaged: bool, name: str) -> None:
 @formatted
 @click.option("--stage", "only", metavar="S", help="Only this one; all of the flow's if not given.")
 @click.option("--to-earliest", is_flag=True, help="With all that its inputs hold (default).")
-@click.option("--to-latest", is_flag=True, help="With what comes from now on.")
-@click.option("--dry-run", "is_dry", is_flag=True, help="Print what would be, and change nothing.")
+@click.option("--to-latest", is_flag=True, help="Begin with records that come from now on.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Print what would change, and change nothing.")
 @damaged_option
 @name_argument
 @speaks_of_flows

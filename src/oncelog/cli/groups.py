@@ -220,7 +220,7 @@ def delete(to: Connecting, names: tuple[str, ...]) -> None:
 @click.option(
     "-o", "offset", metavar="WHERE", required=True, help="beginning, end, an offset, -N from the end or s@MS."
 )
-@click.option("--dry-run", "is_dry", is_flag=True, help="Print what would be, and change nothing.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Print what would change, and change nothing.")
 @click.argument("group")
 @speaks_to_brokers
 def reset(

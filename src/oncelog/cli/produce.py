@@ -55,8 +55,8 @@ class _File(click.Path):
     help="The partition; -1 lets the key choose, also with -J, where records say theirs.",
 )
 @click.option("-k", "key", metavar="KEY", help="The key of all records; with -K and -J, of those without.")
-@click.option("-K", "key_delimiter", metavar="TEXT", help="What stands between key and value.")
-@click.option("-D", "delimiter", metavar="TEXT", default="\\n", help="What stands between records; \\n.")
+@click.option("-K", "key_delimiter", metavar="TEXT", help="The text between key and value.")
+@click.option("-D", "delimiter", metavar="TEXT", default="\\n", help="The text between records; \\n.")
 @click.option("-H", "headers", metavar="NAME=VALUE", multiple=True, help="A header of all records; repeatable.")
 @click.option("-J", "is_json", is_flag=True, help="Lines as `consume -J` prints them.")
 @click.option("-z", "codec", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), help="Compression.")

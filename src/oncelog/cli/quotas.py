@@ -63,7 +63,7 @@ def list_quotas(to: Connecting, form: str, user: str | None, client_id: str | No
 def set_quotas(
     to: Connecting, user: str | None, client_id: str | None, ip: str | None, quotas: tuple[str, ...]
 ) -> None:
-    """Set quotas: `set -u alice producer_byte_rate=1048576`. They count for who is connected already, too."""
+    """Set quotas: `set -u alice producer_byte_rate=1048576`. They also count for clients that are connected already."""
     _alter(
         to, _entity(user, client_id, ip), {name: _number(name, value) for name, value in pairs("quota", quotas).items()}
     )
@@ -77,7 +77,7 @@ def set_quotas(
 @click.argument("quotas", metavar="QUOTA...", nargs=-1, required=True)
 @speaks_to_brokers
 def remove(to: Connecting, user: str | None, client_id: str | None, ip: str | None, quotas: tuple[str, ...]) -> None:
-    """Take quotas away: `remove -u alice producer_byte_rate`."""
+    """Remove quotas: `remove -u alice producer_byte_rate`."""
     _alter(to, _entity(user, client_id, ip), dict.fromkeys(quotas))
 
 

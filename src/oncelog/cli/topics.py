@@ -212,10 +212,10 @@ def alter(
 
 
 @command.command()
-@click.option("--principal", type=Principal(), default="User:NAME", show_default=True, help="Who needs the rights.")
+@click.option("--principal", type=Principal(), default="User:NAME", show_default=True, help="The user who needs them.")
 @click.option("--group", metavar="GROUP", help="The group of a consumer, or of a saved producer.")
 @click.option("--name", metavar="NAME", help="The name of the sink, the copy or the flow.")
-@click.option("--to", metavar="TOPIC", multiple=True, help="What a copy or a flow writes to; repeatable.")
+@click.option("--to", metavar="TOPIC", multiple=True, help="A topic that a copy or a flow writes to; repeatable.")
 @click.option("--through", metavar="TOPIC", multiple=True, help="Between the stages of a flow; repeatable.")
 @click.option("--transactional", "is_transactional", is_flag=True, help="Of a sink that writes in transactions.")
 @click.argument("role", type=click.Choice(ROLES))

@@ -14,7 +14,7 @@ from oncelog.cli.parts.endings import ended_by_sigterm, failure
 @click.command(name="warm")
 @click.option("--loops", is_flag=True, help="The loops alone, as on a machine whose Spark is started elsewhere.")
 def command(loops: bool) -> None:
-    """Have flows, clients and Spark's sessions on this machine start faster from now on.
+    """Make flows, clients and Spark's sessions start faster on this machine from now on.
 
     Keeps the machine code of the compiled loops, where `oncelog[columns]` and a C compiler are installed: programs load
     that in the place of numba, which takes half a second of the processor and 120 MB of each process.

@@ -26,7 +26,7 @@ class EntrySettings:
     zookeeper_ssl_keystore_location: str | None = text(
         None, "A PEM file with the certificate and the key that the broker shows to ZooKeeper."
     )
-    zookeeper_ssl_keystore_password: str | None = text(None, "What that key is encrypted with.", is_secret=True)
+    zookeeper_ssl_keystore_password: str | None = text(None, "The password of that key.", is_secret=True)
     zookeeper_ssl_endpoint_identification_algorithm: str = text(
         "https", "Whether ZooKeeper's certificate must name its host: https, or empty for no.", words=("https", "")
     )
@@ -44,7 +44,7 @@ class EntrySettings:
         "is a choice to make, so the default here is this machine only. Port 0 picks a free one.",
     )
     advertised_listeners: tuple[str, ...] | None = texts(
-        None, "What clients are told to connect to, by listener name; the listeners themselves when not set."
+        None, "Addresses that clients are told to connect to, by listener name; the listeners themselves when not set."
     )
     listener_security_protocol_map: tuple[str, ...] = texts(
         (), "NAME:PROTOCOL for listeners with names of their own: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."
@@ -59,7 +59,7 @@ class EntrySettings:
     oncelog_secure: bool = boolean(
         False,
         "Make a certificate, a user and the files by which it gets in, once, in the data folder; listen with TLS and "
-        "passwords, and let nobody else do anything. What is given of all this besides goes before it.",
+        "passwords, and let nobody else do anything. Settings that are given for this go before it.",
     )
     ssl_keystore_type: str = text("PEM", "How certificate and key are written.", words=("PEM",))
     ssl_keystore_location: str | None = text(
@@ -69,7 +69,7 @@ class EntrySettings:
         None, "The certificates themselves, its own first, in the place of ssl.keystore.location."
     )
     ssl_keystore_key: str | None = text(None, "The key that belongs to them.", is_secret=True)
-    ssl_key_password: str | None = text(None, "What the key is encrypted with.", is_secret=True)
+    ssl_key_password: str | None = text(None, "The password of the key.", is_secret=True)
     ssl_truststore_type: str = text("PEM", "How the certificates are written that are trusted.", words=("PEM",))
     ssl_truststore_location: str | None = text(
         None,
@@ -101,7 +101,7 @@ class EntrySettings:
     # Who gets in: SASL
     sasl_enabled_mechanisms: tuple[str, ...] = texts(
         ("SCRAM-SHA-256", "SCRAM-SHA-512"),
-        "How clients may prove who they are. Kafka's default, GSSAPI, is not there.",
+        "The SASL mechanisms that clients may log in by. Kafka's default, GSSAPI, is not there.",
         words=("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"),
     )
     sasl_oauthbearer_jwks_endpoint_url: str | None = text(
@@ -147,7 +147,7 @@ class EntrySettings:
             "kafka.security.authorizer.AclAuthorizer",
         ),
     )
-    super_users: str = text("", "Who may do everything, as User:name;User:other.")
+    super_users: str = text("", "The principals that may do everything, as User:name;User:other.")
     allow_everyone_if_no_acl_found: bool = boolean(False, "Whether everybody may do what no rule is about.")
     quota_window_num: int = integer(11, "Of how many windows a rate is the mean.", low=1, high=100)
     quota_window_size_seconds: int = integer(1, "How long each of them lasts.", low=1, high=3600)

@@ -104,7 +104,7 @@ class Settings(EntrySettings):
 
     oncelog_scrub_bytes_per_second: int = long(
         8 * 2**20,
-        "How much of what is stored is read again in the background, to find rot before a reader does; 0 for nothing.",
+        "Bytes of the log that are read again in the background, to find rot before a reader does; 0 for none.",
         low=0,
         dynamic=True,
     )
