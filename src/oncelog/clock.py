@@ -17,7 +17,7 @@ class Now(NamedTuple):
     monotonic_ms: int
 
 
-# What a producer reads once for every record, where a Clock would cost as much as everything else it does.
+# A producer reads these once for every record, where a Clock would cost as much as everything else it does.
 wall_s = time.time
 monotonic_s = time.monotonic
 monotonic_ns = time.monotonic_ns  # of what a request costs

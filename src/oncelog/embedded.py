@@ -92,7 +92,7 @@ class Server:
         self._started = threading.Event()
         self._failure: BaseException | None = None
         try:
-            # What holds of each; that none makes its own certificate among others is for their parent.
+            # The settings of each; that none makes its own certificate among others is for their parent.
             self.settings = read_settings({name: given[name] for name in given if brokers == 1 or name != CLUSTER})
             self.data_dir = self.settings.log_dir
             if brokers != 1 and workers != 1:

@@ -25,7 +25,7 @@ MOST_FALSE_STARTS: Final = 2  # before its first batch: it will not get any furt
 TASKS: Final = 2  # at once
 _WORKER: Final = b"pyspark.worker"
 _JARS, _PACKAGES = "spark.jars", "spark.jars.packages"
-# What is killed again and again lives for seconds: the second compiler does not pay off.
+# A process that is killed again and again lives for seconds: the second compiler does not pay off.
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SETTINGS: Final[Mapping[str, str]] = {
     # Of local tasks, too, an attempt may fail: a worker is killed.

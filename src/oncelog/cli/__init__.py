@@ -20,7 +20,7 @@ from oncelog.cli.parts.groups import Pointing
 INTERRUPTED = 130  # as a shell says it of a command that Ctrl-C ended
 # kcat's letters for what it does, of which one stands anywhere on its command line.
 MODES = {"-P": "produce", "-C": "consume", "-G": "consume", "-L": "topics"}
-# What other tools call an option, by the option of ours and what it takes.
+# The names of an option in other tools, by the option of ours and what it takes.
 MEANT = {
     "-b": ("HOST:PORT", ("--bootstrap-server", "--bootstrap-servers", "--broker", "--brokers", "--broker-list")),
     "-t": ("TOPIC", ("--topic", "--topics")),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oncelog.cli.parts.lines import Fixed
     from oncelog.cli.parts.record_sender import RecordSender
 
-# How long Ctrl-C leaves for what was read already.
+# The time that Ctrl-C leaves for records that were read already.
 INTERRUPTED_FLUSH_S = 5.0
 REFUSED_FLUSH_S = 5.0
 MANY_LINES = 50_000  # behind this many it is worth loading what sends columns

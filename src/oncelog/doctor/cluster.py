@@ -31,7 +31,7 @@ async def check_cluster(properties: Mapping[str, Any], timeout_s: float) -> list
     protocol, now_ms = settings.security_protocol, SystemClock().now().wall_ms
     wants = await wants_of(given, timeout_s, protocol)
     found = [each for endpoint in wants for each in findings_of(_address(endpoint), wants[endpoint], protocol, now_ms)]
-    # Who would not be let in is not sent there: that is no news here, and an alarm in the server's log.
+    # A client that would not be let in is not sent there: that is no news here, and an alarm in the server's log.
     unfit = {endpoint: each for endpoint, each in wants.items() if not each.fit(protocol)}
     outcomes = await ask_all(opener, [each for each in given if each not in unfit], timeout_s)
     answers = [each for each in outcomes.values() if isinstance(each, Answer)]

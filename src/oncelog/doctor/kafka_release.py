@@ -17,7 +17,7 @@ class _Step(NamedTuple):
     low_at_least: int = 0  # of the oldest
 
 
-# What each release of Apache Kafka was the first to speak, newest first.
+# The versions that each release of Apache Kafka was the first to speak, newest first.
 _STEPS: Final = (
     _Step("4.1", FETCH, 18),
     _Step("4.0", FETCH, low_at_least=4),  # KIP-896 took the oldest versions away

@@ -10,7 +10,7 @@ from oncelog.doctor.finding import Finding, missing, note, ok
 from oncelog.doctor.requirement import Requirement, parse
 
 OURS: Final = "oncelog"
-# What each extra is for; pyproject.toml says what is in it.
+# The purpose of each extra; pyproject.toml says what is in it.
 PURPOSES: Final[Mapping[str, str]] = {
     "columns": "records in columns: faster `produce` and `consume`, Arrow",
     "spark": 'PySpark with format("oncelog"), and a Java runtime',

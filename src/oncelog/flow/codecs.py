@@ -22,7 +22,7 @@ class Codec(Generic[T]):
     name: str  # goes into the fingerprint of the code
     encode: Callable[[T], bytes]
     decode: Callable[[bytes], T]
-    # What makes it anew in another process, since msgspec's coders cannot be sent there.
+    # The function that makes it anew in another process, since msgspec's coders cannot be sent there.
     made_by: tuple[Callable[..., "Codec[T]"], tuple[Any, ...]] | None = field(default=None, compare=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:

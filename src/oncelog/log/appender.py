@@ -97,7 +97,7 @@ class Appender:
         if pid > 0:
             run = self._run
             if sequence == run.next_sequence and pid == run.pid and generation == run.generation:
-                # What `accept_next` does first. A tenth of a microsecond is a hundredth of what a small request takes.
+                # First steps of `accept_next`. A tenth of a microsecond is a hundredth of what a small request takes.
                 run.next_sequence = (sequence + count) & SEQUENCE_MASK
                 run.batches.append((sequence, count, offset, max_ms, now))
             elif not self._producers.accept_next(pid, generation, sequence, count, offset, max_ms, now):

@@ -209,7 +209,7 @@ def _swap(log: Parts, group: Group) -> None:
         log.segments.replace(group.segments, closed_segment(log.handles, log.disk, log.folder, group))
     except (OSError, LogStorageError) as error:
         if not log.disk.exists(cleaned_path(group.segments[0].log_path, group.end_offset, CLEANED)):
-            # What is in memory does not tell what the files hold any more.
+            # The state in memory does not match the files any more.
             log.health.go_offline(
                 f"a compaction of {log.folder} stopped half-way, the next start goes on with it: {error}",
                 readable=False,

@@ -114,7 +114,7 @@ class PartitionLog:
             parts.segments.add(found.log_start_offset)
         parts.extent.opened(found.log_start_offset, parts.segments.active, found.high_watermark)
         self._appender.resume()
-        # What is behind the recovery point may not be on the disk yet, no matter who wrote it.
+        # Batches behind the recovery point may not be on the disk yet, no matter which process wrote them.
         unflushed = found.unflushed_segments
         parts.unsynced.note_closed(parts.segments.closed[-unflushed:] if unflushed else ())
         parts.checkpointer.register(self)

@@ -135,7 +135,7 @@ class Recovery:
                 + what_to_do(self._folder, point.base_offset)
             )
         found.latest_epoch = max(found.epochs.latest, self._opened.epoch)
-        # What follows comes out of the batches; an epoch that was opened last may hold none at all.
+        # Later epochs come out of the batches; an epoch that was opened last may hold none at all.
         found.epochs.cut_end(point.offset if point is not None else bases[0])
         known = bases.index(point.base_offset) if point is not None else 0
         found.segments = [self._closed(base, end) for base, end in pairwise(bases[: known + 1])]

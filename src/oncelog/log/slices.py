@@ -6,7 +6,7 @@ from oncelog.log.errors import LogStorageError
 from oncelog.log.segment import Segment
 from oncelog.log.segments import Segments
 
-# Who reads committed records is told with them, in one step, which transactions were aborted: a microsecond each.
+# Readers of committed records get the aborted transactions with them, in one step: a microsecond each.
 MOST_TOLD = 8_192
 LEAST_COMMITTED_BYTES = 64 * 1024  # unless they are many within as much as this
 

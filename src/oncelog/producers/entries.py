@@ -61,7 +61,7 @@ class Entries:
         self.accepted_records = array("i")
         self.seen_ms = array("q")  # monotonic; of the first message for a lease, of the last one for a Kafka pid
         self.timestamp_ms = array("q")  # the last batch's own
-        # How many batches were remembered; from 9 back to 5, so that (batches - 1) % 5 is always the newest's place.
+        # The number of remembered batches; from 9 back to 5, so that (batches - 1) % 5 is always the newest's place.
         self.batches = array("B")
         # Five places a row.
         self.first_sequence = array("i")

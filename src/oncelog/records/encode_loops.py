@@ -157,7 +157,7 @@ def encode_records(  # type: ignore[no-untyped-def]
     value_ends, value_valid, value_data = values
     name_ends, _, name_data = header_names
     header_ends, header_valid, header_data = header_values
-    # What is the same for all records is asked once.
+    # Questions with one answer for all records are asked once.
     has_parts, has_times = len(parts) > 0, len(timestamps) > 1
     has_keys, has_values, has_headers = len(key_ends) > 0, len(value_ends) > 0, len(list_ends) > 0
     batch_count = np.int64(0)

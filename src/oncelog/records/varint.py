@@ -16,5 +16,5 @@ def zigzag(value: int) -> bytes:
 
 _ONE = [bytes((number,)) for number in range(0x80)]
 
-# What zigzag() gives for 0 … 4095, and for -1 in the last place, so that a null's length needs no case of its own.
+# The results of zigzag() for 0 … 4095, and for -1 in the last place, so that a null's length needs no case of its own.
 SMALL = [*(zigzag(number) for number in range(4096)), zigzag(-1)]

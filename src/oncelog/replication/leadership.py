@@ -107,7 +107,7 @@ def elected(state: Leadership, me: int, peers: Peers, min_in_sync: int) -> Leade
     would wait for them."""
     in_sync = [broker for broker in state.in_sync if broker == me or _is_live(broker, peers)]
     changed = _with_in_sync(state, in_sync if me in in_sync else [me], min_in_sync)
-    # What was missing in a partition that was lost is given up here, and nobody is asked for it again.
+    # Records missing in a partition that was lost are given up here, and nobody is asked for them again.
     return changed._replace(leader=me, epoch=state.epoch + 1, last=() if state.is_lost else changed.last)
 
 

@@ -113,5 +113,5 @@ async def remove(look: Looking, names: list[str]) -> None:
         outcome = (await delete_topics(look.cluster.brokers, [name], Timeouts(DELETING_MS)))[name]
         if isinstance(outcome, KafkaException):
             raise FlowRefused(f"topic {name} cannot be removed: {outcome.error.str()}. Mend that, and do this again")
-    # Who begins now is to find it so.
+    # A process that begins now is to find it so.
     await until_heard(look.cluster.brokers.refresh, lambda now: now.topics.keys().isdisjoint(names), HEARD)

@@ -30,7 +30,7 @@ NOT_MADE = -1  # among the partitions in trouble: there is none yet
 OnSettled = Callable[[ErrorCode], None]
 KeyValue = tuple[bytes, bytes | None]
 
-# What a batch may grow to that holds one request: its keys and values, and some bytes of framing for each record.
+# The size of a batch that holds one request: its keys and values, and some bytes of framing for each record.
 RECORD_OVERHEAD_BYTES = 32
 
 
@@ -169,7 +169,7 @@ class CoordinatorTopic:
             if partition.index not in self._in_trouble:
                 logger.warning("the %s %r, and maybe others, could not be stored: %s", self.kind.what, name, refusal)
             self._in_trouble.add(partition.index)
-            # What a client takes as: ask again who coordinates it, and then try again.
+            # A client takes this as: find the coordinator again, and then try again.
             raise KafkaError(ErrorCode.not_coordinator, str(refusal)) from refusal
         self._in_trouble.discard(partition.index)
         partition.appended()

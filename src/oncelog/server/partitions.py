@@ -42,7 +42,7 @@ def partition_of(topic: Topic, index: int, leader_epoch: int = ANY_EPOCH, *, or_
     if not (partition.leads or (or_follower and partition.is_open)):
         raise KafkaError(ErrorCode.not_leader_or_follower, NOT_HERE)
     if not partition.log.readable:
-        # What it knows of itself is empty: offsets, producers and epochs would all be lies.
+        # Its own state is empty: offsets, producers and epochs would all be wrong.
         raise KafkaError(ErrorCode.kafka_storage_error)
     if leader_epoch != ANY_EPOCH:
         own_epoch = partition.log.leader_epoch

@@ -465,7 +465,7 @@ class Producing:
                 self._broker.metrics.storage_errors += 1
                 fail(requests, partition, str(failure), -1)
             except Exception as accident:
-                # What is staged lies in a buffer that will be used again, so it must not be written later.
+                # Staged batches lie in a buffer that will be used again, so they must not be written later.
                 logger.exception("a commit failed unexpectedly")
                 log.go_offline(f"{log.folder}: a commit failed unexpectedly: {accident!r}")
                 fail(requests, partition, "the commit failed unexpectedly", -1)

@@ -316,7 +316,7 @@ class Settings(EntrySettings):
         "what listeners name.",
     )
 
-    # How each value came to be: the text given at the start, and the text set while running.
+    # The origin of each value: the text given at the start, and the text set while running.
     given: dict[str, str] = field(default_factory=dict, repr=False)
     changed: dict[str, str] = field(default_factory=dict, repr=False)
     by_listener: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)  # what one of them has of its own

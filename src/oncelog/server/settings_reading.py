@@ -34,7 +34,7 @@ CLIENTS_PREFIX = "ONCELOG_CLIENT_"  # what the commands that connect to a server
 ALIASES = {"broker.id": "node.id", "log.dirs": "log.dir"}
 # Names of one meaning: who writes any of them in a stronger place has not asked for the others from a weaker one.
 FAMILIES = (("log.retention.ms", "log.retention.minutes", "log.retention.hours"), ("log.roll.ms", "log.roll.hours"))
-# What people bring along from a Kafka, and why it has no place here.
+# Settings that people bring along from a Kafka, and why they have no place here.
 NOT_HERE = {
     "zookeeper.": "oncelog.cluster names ZooKeeper, where there are several brokers",
     "process.roles": "there is one process and one role",

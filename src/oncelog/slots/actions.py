@@ -49,7 +49,7 @@ def acknowledge(partition: Partition, now_ms: int, batch: Batch, answer: BatchAn
     tenure, base_offset = partition.tenure, answer.base_offset
     if tenure is not None:
         if tenure.is_shared and partition.may_be_passed(tenure, now_ms):
-            # Who accepted it may have forgotten that others had filled these slots. So it is looked for from before it.
+            # The broker that accepted it may have forgotten that others had filled these slots. So look from before it.
             batch.in_doubt = partition.is_late = True
             return Event.LATE
         behind = (batch.first_sequence + batch.record_count) & SEQUENCE_MASK  # not `end_sequence`: a call more a batch

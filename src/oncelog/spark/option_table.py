@@ -11,7 +11,7 @@ _BOTH_READ: Final = (READ, STREAM)
 _BOTH_WRITE: Final = (WRITE, SINK)
 _JSON_OFFSETS: Final = 'JSON, `{"topicA":{"0":23,"1":-2}}`'
 _JSON_TIMES: Final = 'JSON, `{"topicA":{"0":1700000000000}}`'
-# What a stream cannot be given, in Spark's words.
+# Options that a stream does not take, in Spark's words.
 NOT_FOR_A_STREAM: Final = {
     "endingOffsets": "ending offset not valid in streaming queries",
     "endingTimestamp": "ending timestamp not valid in streaming queries",

@@ -18,7 +18,7 @@ from oncelog.spark.progress import Batch, Stage, bar, batch_words, end_words, sh
 SHOW_AFTER_MS: Final = 500
 # Batches that follow each other faster share a line in a log.
 LINE_EVERY_MS: Final = 1000
-# How often a log names a stage that is still running.
+# The time between two lines about a stage that is still running.
 STAGE_EVERY_MS: Final = 30_000
 
 _log: Final = logging.getLogger("oncelog.spark.progress")

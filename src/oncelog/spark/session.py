@@ -27,7 +27,7 @@ from oncelog.spark.warm_python import VARIABLES, may_be_warm, warm_python
 from oncelog.spark.watching import is_connect, watch
 
 OLDEST_SPARK: Final = (4, 2)
-# What an archive of the environment is called on the executors, as in Spark's own guide.
+# The name of the environment's archive on the executors, as in Spark's own guide.
 SHIPPED_AS: Final = "environment"
 NEEDED_TO_CONNECT: Final = ("grpc", "grpc_status", "pandas", "pyarrow", "zstandard")
 _log: Final = logging.getLogger("oncelog.spark")

@@ -4,7 +4,7 @@ import click
 
 from oncelog.cli.parts.endings import nearest
 
-# What people call it who come from other tools, where the letters do not say it.
+# Names from other tools, where the letters do not say it.
 MEANT = {"lag": "describe", "offsets": "describe", "show": "describe", "info": "describe", "ls": "list", "rm": "delete"}
 
 

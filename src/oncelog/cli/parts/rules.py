@@ -12,7 +12,7 @@ CLUSTER_NAME = "kafka-cluster"
 EVERYWHERE = "*"
 EVERYTHING = "All"
 THINGS = "--topic, --group, --transactional-id or --cluster"
-# What may be done, by the words of kafka-acls, and to what kind of thing.
+# The operations, by the words of kafka-acls, for each kind of resource.
 OPERATIONS_OF = {
     "TOPIC": ("Read", "Write", "Create", "Delete", "Alter", "Describe", "DescribeConfigs", "AlterConfigs"),
     "GROUP": ("Read", "Delete", "Describe", "DescribeConfigs", "AlterConfigs"),
@@ -21,7 +21,7 @@ OPERATIONS_OF = {
 }
 OPERATIONS = tuple(dict.fromkeys([EVERYTHING, *(each for known in OPERATIONS_OF.values() for each in known)]))
 OPTIONS = {"TOPIC": "--topic", "GROUP": "--group", "BROKER": "--cluster", "TRANSACTIONAL_ID": "--transactional-id"}
-# What a role needs of each kind of thing, as kafka-acls has it.
+# The operations that a role needs on each kind of resource, as in kafka-acls.
 ROLES = {
     "producer": {"TOPIC": ("Write", "Describe", "Create"), "TRANSACTIONAL_ID": ("Write", "Describe")},
     "consumer": {"TOPIC": ("Read", "Describe"), "GROUP": ("Read",)},

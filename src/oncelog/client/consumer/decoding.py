@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 HAS_COLUMNS = all(importlib.util.find_spec(name) is not None for name in ("numba", "numpy", "pyarrow"))
 # Loading the compiled loops takes a second and 100 MB, which a consumer of few records need not spend.
 FEW_RECORDS = 256
-# What is unfolded at a time; a single batch may take more, up to the second limit.
+# The bytes unfolded at a time; a single batch may take more, up to the second limit.
 UNFOLDED_BYTES = 64 << 20
 MOST_UNFOLDED_BYTES = 1 << 30
 # Rows that become Python values at a time.

@@ -19,7 +19,7 @@ from oncelog.clock import monotonic_s
 from oncelog.slots import AnyPlace
 from oncelog.waiting import until_set
 
-# How long nothing may come before somebody looks why.
+# The time without records before the reader looks why.
 IDLE_S: Final = 2.0
 PAUSE_S: Final = 0.2
 # Of what is asked for first: what a record takes, at a guess; more if it turns out to be too little.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 OnLoss = Callable[[str], None]
 
 PATIENCE_S: Final = 120.0
-# What a range is fetched by, unless the properties say otherwise: few large requests, and no more held than a few.
+# The properties to fetch a range by, unless others are given: few large requests, and no more held than a few.
 FETCH: Final = {
     "fetch.message.max.bytes": str(4 << 20),
     "queued.max.messages.kbytes": str(16 << 10),
@@ -230,7 +230,7 @@ class _Reader:
             self._doubt()
             self._trouble = event.message
         elif code == KafkaError._LOG_TRUNCATION:
-            # What was handed out already is not in the log any more: only a new attempt can say what is there now.
+            # Records handed out already are not in the log any more: only a new attempt can say what is there now.
             raise KafkaException(KafkaError(code, f"{self._asked}: {event.message}", retriable=True))
         else:
             self._wait_for(KafkaError(code, event.message, retriable=is_retriable(code) or code == KafkaError._BAD_MSG))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PlaceT = TypeVar("PlaceT", bound=AnyPlace)
 T = TypeVar("T")
 
-# Who asks: a consumer sees what is below the high watermark; Kafka's replica id for debugging sees the rest, too.
+# Replica ids: a consumer sees the log below the high watermark; Kafka's id for debugging sees the rest, too.
 CONSUMER: Final = -1
 WHOLE_LOG: Final = -2
 

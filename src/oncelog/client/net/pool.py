@@ -103,7 +103,7 @@ class Pool:
         since_s = asyncio.get_running_loop().time() - idle_s
         for connection in list(self._open.values()):
             if not connection.in_flight and connection.active_s <= since_s:
-                # What was about to be sent on it may be sent on another one.
+                # Requests that were about to be sent on it may be sent on another one.
                 words = f"{connection.endpoint}: closed, since it carried nothing for {idle_s:g} s"
                 connection.close(KafkaError(KafkaError._TRANSPORT, words, retriable=True))
 

@@ -24,7 +24,7 @@ from oncelog.clock import monotonic_s
 
 Key = TypeVar("Key", bound=Hashable)
 T = TypeVar("T")
-# What came of each thing that was asked for: the answer, or the KafkaException that says why there is none.
+# The outcome of each question: the answer, or the KafkaException that says why there is none.
 Outcomes = dict[Key, Any]
 GaveUp = Callable[[KafkaError | None], KafkaException]
 

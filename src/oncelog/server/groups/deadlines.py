@@ -14,7 +14,7 @@ LOOKED_AT_AT_A_TIME = 100  # each that has passed may take a member out
 class Deadlines:
     def __init__(self, members: Members) -> None:
         self._members = members
-        # What is over stays in it until its time. A member has one place, no later than the end of its session: each
+        # An old deadline stays until its time. A member has one place, no later than the end of its session: each
         # heartbeat moves that end, and when the time of the place has come it moves on.
         self._heap: list[tuple[int, str]] = []
         self.join_ms: int | None = None

@@ -32,7 +32,7 @@ REQUEST_MS: Final = 30_000
 CREATE_MS: Final = 30_000
 PATIENCE: Final = Patience(60.0, 0.2)
 CLUSTER_DEFAULT: Final = -1
-# What of a topic's configuration says how its records are kept. The rest is of the cluster (replicas, throttles), or
+# The configurations that say how a topic's records are kept. The rest is of the cluster (replicas, throttles), or
 # would change what is copied: with the log's own time the timestamps would be those of the copy.
 KEPT_CONFIGS: Final = (
     "cleanup.policy",

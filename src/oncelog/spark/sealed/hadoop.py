@@ -57,7 +57,7 @@ class HadoopStorage:
         self._files.mkdirs(self._root)
         if self._files.exists(self.path(name)):
             return False
-        # Who comes second from here on leaves an unfinished file behind, which a later batch removes.
+        # A writer that comes second leaves an unfinished file behind from here on, which a later batch removes.
         try:
             stream = self.manager.createAtomic(self.path(name), False)
         except Py4JJavaError as error:

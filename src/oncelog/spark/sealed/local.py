@@ -9,7 +9,7 @@ from typing import Final
 
 from oncelog.spark.sealed.manifest import MAX_BYTES, SealedError
 
-# What has nothing to do with links.
+# Errors that have nothing to do with links.
 _NOT_WRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)
 
 

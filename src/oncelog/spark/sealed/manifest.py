@@ -21,7 +21,7 @@ MAX_BYTES: Final = 64 << 20
 
 _MANIFEST: Final = re.compile(r"(\d+)\.json")
 _FOLDER: Final = re.compile(r"(\d+)-[0-9a-f]{32}")
-# What a file manager leaves when it is killed between writing and renaming.
+# Files that a file manager leaves when it is killed between writing and renaming.
 _UNFINISHED: Final = re.compile(r"\.(\d+|query)\.json\..+")
 
 

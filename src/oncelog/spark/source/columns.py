@@ -38,7 +38,7 @@ TYPES: Final[Mapping[str, DataType]] = {
 }
 # Bytes may be had as text: what `CAST(value AS STRING)` does, without a copy.
 _AS_TEXT: Final = frozenset({"key", "value"})
-# What has to be decoded for a column; nothing has to be for those that are not here.
+# The parts that must be decoded for a column; none for columns that are not here.
 _DECODED: Final = {
     "key": "key",
     "value": "value",

@@ -12,7 +12,7 @@ from oncelog.spark.sentences import told
 from oncelog.spark.source.columns import RowMaker, to_decode
 from oncelog.spark.source.errors import in_words, lost
 
-# What goes to the JVM at a time. It walks over each batch again row by row: one that fits into its cache is faster.
+# The bytes that go to the JVM at a time. It walks over each batch row by row: one that fits its cache is faster.
 BATCH_BYTES: Final = 1 << 20
 
 

@@ -70,7 +70,7 @@ def _uniform_alike(members: Sequence[Subscriber], counts: Counts) -> Shares:
         kept[member.member_id] = had = (member.had & known) - taken
         taken |= had
     quotas: dict[str, int] = {}
-    # Who has most keeps one more: nothing moves only because somebody else was looked at first.
+    # The member with most places keeps one more: nothing moves only because another one was looked at first.
     for member_id in sorted(kept, key=lambda each: -len(kept[each])):
         quotas[member_id] = least + (more > 0)
         more -= more > 0

@@ -70,7 +70,7 @@ class Members:
         self.held_bytes = 0  # about
         self.places = 0  # that all of them are to have, have, or are to give up
         self._owners: dict[Place, str] = {}
-        # What members say alike is one tuple, and is looked at once.
+        # Equal subscriptions of members are one tuple, and are looked at once.
         self._subscriptions: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._readers: Counter[tuple[str, ...]] = Counter()  # by subscription
         self._names: Counter[str] = Counter()  # topics, by how many subscriptions name them
