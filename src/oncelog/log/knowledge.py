@@ -1,4 +1,4 @@
-"""Facts that a folder tells of its log before it is read: names and small files. A start and a check both ask."""
+"""Facts about a log that its folder has before it is read: names and small files. A start and a check both ask."""
 
 from collections.abc import Sequence
 
