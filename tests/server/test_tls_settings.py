@@ -263,7 +263,7 @@ def test_a_certificate_that_does_not_count_now_replaces_none_that_does(
         path.write_text(Path(world.keystore).read_text())
         found.look()
         assert found.context is before
-        assert f"still counts, since what is there now cannot be used: SSL: the certificate of CN=server {told}" in (
+        assert f"stays in use, since the new files cannot be used: SSL: the certificate of CN=server {told}" in (
             caplog.text
         )
         caplog.clear()
