@@ -187,4 +187,11 @@ BANS = [
         where=("src/*.py", "examples/*.py", "docs/*.md", "README.md", "CONTRIBUTING.md"),
         but_not=("docs/decisions/*",),
     ),
+    Ban(
+        name="a docstring that begins with a clause",
+        pattern=r'"""(What|Who|Whose|How|Where|Which|Why) (?![^"\n]*\?)',
+        instead='the thing or the act: "The bytes that a connection receives", "Send everything now"',
+        example='"""What a connection receives."""',
+        where=SOURCE,
+    ),
 ]
