@@ -124,7 +124,7 @@ def kind_of(codec: Codec[Any]) -> Any:
 
 
 def written_as(codec: Codec[Any]) -> str:
-    """How what is not null is written: the same name, the same bytes."""
+    """The name of how a value that is not null is written: the same name, the same bytes."""
     made = codec.made_by
     return written_as(made[1][0]) if made is not None and made[0] is optional else codec.name
 

@@ -52,7 +52,7 @@ class Source:
         self.waits_since_ms = now.monotonic_ms if self.seen_to > self.planned_to else None
 
     def add(self, records: Records, next_offset: int, now: Now, *, is_open: bool = False) -> None:
-        """What was asked for when nothing was left."""
+        """Take the records that were asked for when none were left."""
         self.is_asked = False
         self.records, self.at = records, bisect_left(records.offsets, self.fetched_to)
         self.fetched_to = max(self.fetched_to, next_offset)

@@ -142,7 +142,7 @@ class SharingEngine(WatchingEngine):
         self.done.set()
 
     async def _take_again(self, engine: Engine) -> None:
-        """What was taken from it, unless the group has given it something else since."""
+        """Take again the cells that were taken from it, unless the group has given it others since."""
         if self._engine is not engine:
             return
         await self._let_go()

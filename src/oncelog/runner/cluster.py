@@ -128,7 +128,7 @@ class Cluster:
         self.places = {url: FilePlace(url).begin() for url in urls}
 
     def file_writer(self, part: Part, owner: str) -> "FileWriter | None":
-        """What writes the files of one life of a cell, where its part has some."""
+        """The writer of the files of one life of a cell, where its part has some."""
         if part.files is None:
             return None
         from oncelog.runner.storing.writing import FileWriter

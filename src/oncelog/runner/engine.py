@@ -319,7 +319,7 @@ class Engine:
             self.stop()
 
     def _find_ends(self) -> None:
-        """What a flow feeds itself ends where the last commits of those that feed it say, once these are all over.
+        """Topics that a flow feeds itself end where the last commits of their feeders say, once these are all over.
         Where one of them has stopped, no reader says of its own end that it is that of the run: it would hold for the
         next start, too, which goes on with the same run."""
         for topic in self.layout.between:

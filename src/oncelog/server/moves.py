@@ -186,7 +186,7 @@ class Moves:
 
 
 def _end(ended: Records, newest: Records, *, is_commit: bool) -> None:
-    """What a transaction has written counts from where it was written on, as in Kafka."""
+    """Records of a transaction count from where they were written on, as in Kafka."""
     for key, (offset, value) in ended.items() if is_commit else ():
         known = newest.get(key)
         if known is None or known[0] < offset:
@@ -194,7 +194,7 @@ def _end(ended: Records, newest: Records, *, is_commit: bool) -> None:
 
 
 def _taking_away(opened: dict[int, Records], newest: Records) -> Pauses:
-    """What was taken away since a transaction wrote it does not come back with its end."""
+    """Records that were taken away since a transaction wrote them do not come back with its end."""
     for records in opened.values():
         later = {key: newest[key] for key in records if key in newest}
         for key, (offset, value) in later.items():

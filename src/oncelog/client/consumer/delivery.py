@@ -97,8 +97,8 @@ class Delivery:
         self._before_bulk = self.handed()
 
     def take_back(self) -> dict[AnyPlace, Position | None]:
-        """What was handed out since `begin_bulk` has not reached the application. Where it stands again in each
-        partition that gave something; None where it had nothing of it."""
+        """Take back what was handed out since `begin_bulk`, for it has not reached the application. The answer is where
+        that stands again in each partition that gave something; None where it had nothing of it."""
         before = self._before_bulk or {}
         places = {each: before.get(each) for each, position in self.handed().items() if position != before.get(each)}
         for partition, position in places.items():

@@ -85,8 +85,8 @@ class InThread:
                     self._follow(call.then)
 
     def _follow(self, then: Then) -> None:
-        """What follows is done though a signal ends the wait for it: the group waits for it. The next poll waits
-        for it before anything else."""
+        """Do what follows, though a signal ends the wait for it: the group waits for it. The next poll waits for it
+        before anything else."""
         following: Future[None] = Future()
         try:
             self._thread.call_soon(self._begin, then, following)
@@ -143,7 +143,7 @@ async def _start(settings: ConsumerSettings, notify: Callable[[], None], wake: C
 
 
 async def _rest(then: Then, following: "Future[None]") -> None:
-    """What a signal kept the application from waiting for, or even from handing over."""
+    """Do what a signal kept the application from waiting for, or even from handing over."""
     if following.running() or following.done():
         await asyncio.shield(asyncio.wrap_future(following))
     else:

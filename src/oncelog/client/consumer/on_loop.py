@@ -90,8 +90,8 @@ class OnLoop:
                     await self._follow(core.calls, core.tasks.begin(call.then()))
 
     async def _follow(self, calls: deque[Call], following: "asyncio.Task[None]") -> None:
-        """What follows is done though who polls gives up: the group waits for it. The next poll waits for it
-        before anything else."""
+        """Do what follows, though the poll is given up: the group waits for it. The next poll waits for it before
+        anything else."""
         try:
             await asyncio.wait((following,))
         except asyncio.CancelledError:

@@ -99,8 +99,7 @@ class GroupCoordinator:
         self._alarms.set(HOUSEKEEPING, now.monotonic_ms + self.settings.offsets_retention_check_interval_ms)
 
     def elected(self, partition: Partition, epoch: int) -> None:
-        """Serve a partition of `__consumer_offsets` that this broker was elected to lead: its log is open and in that
-        epoch."""
+        """Serve a partition of `__consumer_offsets` that this broker leads now: its log is open and in that epoch."""
         if self._is_running:  # else the start will find it
             self._moves.elected(partition, epoch, self._in_turns)
 

@@ -68,7 +68,7 @@ class Group:
         self._assigned_bytes = stored.assigned_bytes
 
     def growth_bytes(self, stored: StoredGroup) -> int:
-        """How many bytes more would be held with what is assigned there."""
+        """The bytes more that would be held with what is assigned there."""
         return stored.assigned_bytes - self._assigned_bytes
 
     # What others may ask without changing anything

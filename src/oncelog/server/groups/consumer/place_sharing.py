@@ -106,8 +106,7 @@ class Sharing:
                 self.watch(member_id, said, current if self.sessions.is_to_act(member_id) else NEW, current, now)
 
     def lacking_bytes(self, topics: KnownTopics) -> int:
-        """How many bytes more its members hold, about, once all that they read is shared, and each has what it is to
-        have."""
+        """The bytes more that its members hold, about, once all that they read is shared, and each has its part."""
         known = [each for each in map(topics.get, self.members.topics) if each is not None]
         return PLACE_BYTES * max(2 * sum(each.partitions for each in known) - self.members.places, 0)
 
