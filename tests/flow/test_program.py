@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from oncelog.flow import Context, Dead, Flow, FlowRefused, Stopped, Topic, json_of, msgpack_of, one_of, optional, text
-from oncelog.flow.program import Stream
 from oncelog.runner.layout import Layout
 from tests.repo.tree import ROOT
 
@@ -302,50 +301,3 @@ def test_a_run_that_a_signal_keeps_from_its_end_is_not_taken_for_finished(
     with pytest.raises(SystemExit) as ended:
         billing().run({}, until=until)
     assert ended.value.code == code
-
-
-@pytest.mark.parametrize(
-    "how",
-    [
-        lambda read: read,
-        lambda read: read.step("owed", Owed, lambda owed, order, at: (owed, [order])),
-        lambda read: read.step("owed", Owed, wait, on_timer=lambda owed, key, at: (None, [Order(key, owed.amount)])),
-        lambda read: read.latest("last"),
-    ],
-    ids=["as it is", "behind a state", "by a timer", "behind totals"],
-)
-def test_a_key_is_written_as_the_topic_says_that_it_goes_to(how: Callable[..., Stream[str, Order]]) -> None:
-    quoted = Topic("quoted", json_of(str), json_of(Order))
-    flow = Flow("f", version="1")
-    how(flow.read(ledger_of_orders)).write(quoted)
-    done = flow.simulate([ledger_of_orders.sent("anna", Order("anna", 5))], 10, crashes=True)
-    assert done[quoted] == [("anna", Order("anna", 5))]
-    assert [each.key for each in done.stands["quoted"]] == [b'"anna"']
-
-
-def wait(owed: Owed, order: Order, at: Context[str]) -> tuple[Owed, list[Order]]:
-    at.timer(at.time_ms + 1)
-    return Owed(order.amount), []
-
-
-@pytest.mark.parametrize(
-    "how",
-    [
-        lambda both: both.step("owed", Owed, wait),
-        lambda both: both.count("n"),
-        lambda both: both.window("w", Owed, lambda owed, _: owed, size_ms=1),
-    ],
-    ids=["step", "count", "window"],
-)
-def test_no_state_is_kept_by_keys_that_are_written_in_two_ways(how: Callable[..., object]) -> None:
-    """Equal keys would not meet, and others would."""
-    flow = Flow("f", version="1")
-    both = flow.read(ledger_of_orders).merge("both", flow.read(Topic("quoted", json_of(str), json_of(Order), 3)))
-    words = "keeps its state by the key, and ledger-of-orders and quoted write their keys in different ways"
-    with pytest.raises(ValueError, match=words):
-        how(both)
-
-
-def test_what_would_not_fit_a_commit_is_no_version() -> None:
-    with pytest.raises(ValueError, match="its version has 201 letters, and 200 are the most"):
-        Flow("f", version=201 * "7")

@@ -123,12 +123,6 @@ def kind_of(codec: Codec[Any]) -> Any:
     return {text.name: str, raw.name: bytes}.get(codec.name)
 
 
-def written_as(codec: Codec[Any]) -> str:
-    """The name of how a value that is not null is written: the same name, the same bytes."""
-    made = codec.made_by
-    return written_as(made[1][0]) if made is not None and made[0] is optional else codec.name
-
-
 def is_msgpack(codec: Codec[Any]) -> bool:
     made = codec.made_by
     return made is not None and (made[0] is msgpack_of or (made[0] is optional and is_msgpack(made[1][0])))

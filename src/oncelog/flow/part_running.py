@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from oncelog.flow.codecs import Codec, check_class, class_of, decoded, raw, written_as
+from oncelog.flow.codecs import Codec, check_class, class_of, decoded, raw
 from oncelog.flow.formats import ERROR, SOURCE, STAGE, TIME
 from oncelog.flow.messages import EMPTY, Changes, HourRows, Outputs, Records, Row, Stepped, Unworkable, Work, plain
 from oncelog.flow.parts import Branch, FileSink, Node, Part, Sink
 from oncelog.flow.routing import Route
 from oncelog.flow.scope import Kept, PlainHeaders, Push, Scope, Tells
-from oncelog.flow.stepping import Old, PlainStates, StepStates, TimedStates, Trail
+from oncelog.flow.stepping import Old, StepStates, TimedStates, Trail
 from oncelog.flow.topics import Topic
 from oncelog.slots import Place
 from oncelog.slots.comparing import plain_headers
@@ -98,7 +98,6 @@ class PartWork(Work):
         self._states: dict[str, StepStates] = {}
         self._timed: list[TimedStates] = []
         self._taken = 0  # of the records, where there are timers
-        self._keys_written_as = {written_as(branch.source.key) for branch in part.branches}
         self._routes: dict[tuple[str, bool], Route] = {}
         self._rows = None if part.files is None else rows_of(part.files, part.branches[0], cell, self, self.trail)
         self._takes_columns = takes_columns(part)
@@ -359,7 +358,7 @@ class PartWork(Work):
     # --- how the operations are put together
 
     def states(self, name: str, codec: Codec[Any], old: Old | None = None) -> StepStates:
-        return self._states.setdefault(name, PlainStates(name, codec, self.trail, old))
+        return self._states.setdefault(name, StepStates(name, codec, self.trail, old))
 
     def add_states(self, states: Kept) -> Kept:
         found = self._states.setdefault(states.name, states)  # a branch that was merged twice has it twice
@@ -404,20 +403,17 @@ class PartWork(Work):
         route = self._routes.setdefault((topic.name, is_held), Route(sink, self.cell, is_held=is_held))
         encode_key, encode_value, takes_null = topic.key.encode, topic.value.encode, topic.value.takes_null
         trail, kind = self.trail, class_of(topic.value)
-        stays = self._keys_written_as <= {written_as(topic.key)} or raw.name in {*self._keys_written_as, topic.key.name}
 
         def push(key: Any, value: Any) -> None:
             if type(value) is not kind and kind is not None and not (value is None and takes_null):
                 check_class(kind, value)
             if key_of is not None:
-                data = encode_key(key_of(value))
-            elif key is None or (stays and key is self._item):
-                data = self.key
+                raw = encode_key(key_of(value))
             else:
-                data = encode_key(key)
-            partition = route.known[data]
+                raw = self.key if key is self._item else encode_key(key)
+            partition = route.known[raw]
             route.values[partition].append(None if value is None and takes_null else encode_value(value))
-            route.keys[partition].append(data)
+            route.keys[partition].append(raw)
             route.times[partition].append(self.time_ms)
             if tells_source:
                 route.sources[partition].append(b"%b%d" % (self._source, self.offset))
@@ -426,7 +422,7 @@ class PartWork(Work):
 
         if self._has_one_sink and key_of is not None:
             self.takes_columns(push, partial(self._pass_on, route, key_of), reads_values=True)
-        elif self._has_one_sink and not tells_source and stays:
+        elif self._has_one_sink and not tells_source:
             self._routed[push] = route
         return push
 

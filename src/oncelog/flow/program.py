@@ -17,7 +17,7 @@ from crc32c import crc32c
 
 from oncelog.arguments import check_kind, check_text, number_within
 from oncelog.clock import MINUTE_MS
-from oncelog.flow.codecs import Codec, json_of, kind_of, shape_of, written_as
+from oncelog.flow.codecs import Codec, json_of, kind_of, shape_of
 from oncelog.flow.functions import check_begins, check_function, check_outputs, check_type
 from oncelog.flow.operations.call import calling
 from oncelog.flow.operations.dedup import in_header, without_known_ids, without_lower_offsets
@@ -40,7 +40,6 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 MOST_IDS: Final = 1_000_000
-MOST_VERSION: Final = 200  # letters; it stands in each commit, with a fingerprint
 A_TOPIC: Final = 'a Topic, such as Topic("orders", text, json_of(Order))'
 
 
@@ -132,7 +131,7 @@ class Stream(Generic[K, V]):
 
     def _totals(self, name: str, codec: Codec[V2], *how: Any, reads_values: bool = True) -> "Stream[K, V2]":
         self._refuse_behind_totals(name)
-        of_key = self._key_of_states(name)
+        of_key = self._part.branches[0].source.key
         stream: Stream[K, V2] = self._then(
             totals(name, self._flow.claim_state(name, codec), of_key, *how, reads_values=reads_values)
         )
@@ -151,7 +150,6 @@ class Stream(Generic[K, V]):
         the state is removed, with its timers. A new field needs a default; any other change of the state's shape needs
         another name, and `upgrade`."""
         self._refuse_behind_totals(name)
-        of_key = self._key_of_states(name)
         check_begins(self._flow.name, name, state)
         self._takes(name, function, "state", "value", "at")
         codec = self._flow.claim_state(name, json_of(state))
@@ -162,6 +160,7 @@ class Stream(Generic[K, V]):
         if on_timer is None:
             return self._then(with_state(name, state, codec, function, old))
         self._takes(f"on_timer of {name}", on_timer, "state", "key", "at")
+        of_key = self._part.branches[0].source.key
         return self._then(with_timers(name, state, codec, of_key, function, on_timer, old), asks_for_time=True)
 
     def dedup(
@@ -196,11 +195,10 @@ class Stream(Generic[K, V]):
         """Keep a state for each key and window of event time; a window begins every `every_ms`. Each window is written
         once, when the watermark has passed its end. A record that comes later goes to `late`, or nowhere."""
         self._refuse_behind_totals(name)
-        of_key = self._key_of_states(name)
         check_begins(self._flow.name, name, state)
         self._takes(name, add, "state", "value")
         codec = self._flow.claim_state(name, json_of(state))
-        make = windows(name, state, codec, of_key, add, size_ms, every_ms)
+        make = windows(name, state, codec, self._part.branches[0].source.key, add, size_ms, every_ms)
         behind = self._then(make, asks_for_time=True)
         if late is not None:
             check_kind(self._what(f"late of {name}"), late, Topic, A_TOPIC)
@@ -324,17 +322,6 @@ class Stream(Generic[K, V]):
                 "own for it, with `through`"
             )
 
-    def _key_of_states(self, name: str) -> Codec[Any]:
-        """The codec of the keys that a state is kept by. It is kept by their bytes."""
-        first, *others = (branch.source for branch in self._part.branches)
-        for each in others:
-            if written_as(each.key) != written_as(first.key):
-                raise ValueError(
-                    f"{self._what(name)} keeps its state by the key, and {first.name} and {each.name} write their keys "
-                    "in different ways. Bring one of them to the other's with `through` before the merge"
-                )
-        return first.key
-
     def _end(self, sink: Sink) -> None:
         self._flow.codecs += [sink.topic.key.name, sink.topic.value.name]
         self._node.sinks.append(sink)
@@ -347,8 +334,6 @@ class Program:
         """`otherwise`: the topic for records that cannot be worked on. Without it a cell stops at such a record."""
         check_text("the name of a flow", name, "billing")
         check_text(f"flow {name}: its version", version, "1")
-        if len(version) > MOST_VERSION:
-            raise ValueError(f"flow {name}: its version has {len(version)} letters, and {MOST_VERSION} are the most")
         self.name, self.version = name, version
         self.otherwise: Dead | None = None
         self.otherwise = self.dead_letters(otherwise)
