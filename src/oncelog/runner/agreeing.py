@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
-from oncelog.arguments import check_text
 from oncelog.client.door import RegisterKind, TopicKeeper, end_offsets, topic_keeper
 from oncelog.flow.errors import FlowRefused
 from oncelog.flow.parts import EARLIEST, LATEST
@@ -22,7 +21,7 @@ from oncelog.flow.register import (
     encoded,
 )
 from oncelog.runner.cluster import Cluster
-from oncelog.runner.layout import MOST_LETTERS, Layout, StageLayout, TopicIds, named
+from oncelog.runner.layout import Layout, StageLayout, TopicIds
 from oncelog.runner.unread import to_read_all
 
 PATIENCE_MS: Final = 60_000
@@ -34,15 +33,6 @@ KIND: Final = RegisterKind(
     too_large="the flow has too many parts, or its inputs too many partitions",
     cut="Which flow has this name, and with how many cells, is not known any more. Give the flow another name",
 )
-
-
-def check_run_id(flow: str, run_id: object) -> None:
-    """It stands in the register, and what is no short text could never be read there again."""
-    if run_id is None:
-        return
-    check_text(f"flow {flow}: run_id", run_id, "2024-05-01")
-    if len(f"{run_id}") > MOST_LETTERS:
-        raise ValueError(f"flow {flow}: its run_id has {len(f'{run_id}')} letters, and {MOST_LETTERS} are the most")
 
 
 @dataclass(frozen=True)
@@ -208,11 +198,10 @@ def _goes_on(then: Collection[tuple[str, str, str]], now: Collection[tuple[str, 
 def check_is_this_flow(layout: Layout, register: FlowRegister) -> None:
     """Refuse another flow of this name, as far as its register says already what it is."""
     stands = register.flow_parts
-    parts = [] if stands is None else [(stage, source, named(sink)) for stage, source, sink in stands.parts]
-    if stands is not None and not _goes_on(parts, layout.parts):
+    if stands is not None and not _goes_on(stands.parts, layout.parts):
         raise FlowRefused(
             f"the name {layout.flow} belongs to another flow of this cluster: it has the stages "
-            f"{_described(parts)}, and this one {_described(layout.parts)}. Give this one another name: outputs "
+            f"{_described(stands.parts)}, and this one {_described(layout.parts)}. Give this one another name: outputs "
             "and dead letters may be added to a flow, but its stages and what they read stay"
         )
     for stage in layout.stages:

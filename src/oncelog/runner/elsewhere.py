@@ -23,8 +23,7 @@ class CellElsewhere:
         self._cluster = cluster
         self._run = run
         self.stage = stage
-        self.is_at_its_end = False  # a commit there is no sign of it: what follows may not be sent yet
-        self._is_stopped = is_over
+        self.is_over = is_over  # a commit at the end of an input is no sign: what follows from it may not be sent yet
         self.commit: Commit | None = None
         self.began_at = [each.log_start for each in stage.inputs]  # where its inputs stood when it was first looked at
         self.lives = 0  # in this process
@@ -32,10 +31,6 @@ class CellElsewhere:
         self._journal_end = journal_end
         self._tail = TAIL_RECORDS
         self._read_tail()
-
-    @property
-    def is_over(self) -> bool:
-        return self.is_at_its_end or self._is_stopped
 
     def high_watermark(self, index: int) -> int:
         """Nobody tells the high watermark of an input."""
@@ -66,7 +61,7 @@ class CellElsewhere:
             _log.warning("%s: offset %d of its journal is passed over: %s", self.stage.title, offset, why)
             return
         if isinstance(entry, Goodbye):
-            self.is_at_its_end = self.is_at_its_end or entry.ended == self._run
+            self.is_over = self.is_over or entry.ended == self._run
         if not isinstance(entry, Commit):
             return
         if offset < self._journal_end or (self.commit is None and entry.number > 1):

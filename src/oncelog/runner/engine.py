@@ -19,7 +19,7 @@ from oncelog.flow.formats import Tenancy, Unreadable
 from oncelog.flow.messages import LifeEnd
 from oncelog.flow.program import Program
 from oncelog.runner import topics
-from oncelog.runner.agreeing import Agreed, Agreement, check_run_id
+from oncelog.runner.agreeing import Agreed, Agreement
 from oncelog.runner.batch_encoding import Encoding
 from oncelog.runner.cluster import Cluster, check_properties
 from oncelog.runner.elsewhere import CellElsewhere
@@ -74,7 +74,6 @@ class Engine:
         share: Share | None = None,
     ) -> None:
         check_properties(properties)
-        check_run_id(program.name, run_id)
         self._share = share
         self.layout = Layout(program)
         if until_end:
@@ -319,18 +318,14 @@ class Engine:
             self.stop()
 
     def _find_ends(self) -> None:
-        """Topics that a flow feeds itself end where the last commits of their feeders say, once these are all over.
-        Where one of them has stopped, no reader says of its own end that it is that of the run: it would hold for the
-        next start, too, which goes on with the same run."""
+        """Topics that a flow feeds itself end where the last commits of their feeders say, once these are all over."""
         for topic in self.layout.between:
-            feeding = self._feeding(topic)
-            if all(each.is_over for each in feeding):
+            if all(each.is_over for each in self._feeding(topic)):
                 self._tell_time(topic)
                 ends = self._written(topic)
-                is_cut = self._is_stopping or not all(each.is_at_its_end for each in feeding)
                 for each in self._reading(topic):
                     if isinstance(each, CellHolder):
-                        each.end_at(topic, ends[each.stage.cell], is_cut=is_cut)
+                        each.end_at(topic, ends[each.stage.cell])
 
     def _cells(self, stages: Iterable[StageLayout]) -> list[CellHolder | CellElsewhere]:
         names = [stage.name for stage in stages]

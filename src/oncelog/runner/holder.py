@@ -70,16 +70,10 @@ class CellHolder:
         self._leaves = False
         self._why = ""  # a person has to look at it when it has left
         self._is_paused = False
-        self._is_cut = False  # where it ends is no end of its run
 
     @property
     def is_over(self) -> bool:
         return self.end is not None
-
-    @property
-    def is_at_its_end(self) -> bool:
-        """Nothing of its run is left to do."""
-        return self.end is not None and self.end.how is LifeEnd.LEFT and not self._is_cut
 
     @property
     def is_stopped(self) -> bool:
@@ -134,7 +128,7 @@ class CellHolder:
             encode=self._encode,
         )
         self._life = Life(self._cluster, self._cell, self._part, self.ends, self._heard, self._ended)
-        self._life.is_paused, self._life.is_cut = self._is_paused, self._is_cut
+        self._life.is_paused = self._is_paused
         self._life.begin()
         if self._leaves:
             self._life.leave()
@@ -147,12 +141,8 @@ class CellHolder:
         if self._life is not None:
             self._life.deleted(topics)
 
-    def end_at(self, topic: str, offset: int, *, is_cut: bool) -> None:
-        """Inputs that are this topic are read up to here. `is_cut`: who writes it has stopped before its own end, so
-        another start finds more."""
-        self._is_cut = self._is_cut or is_cut
-        if self._life is not None:
-            self._life.is_cut = self._is_cut
+    def end_at(self, topic: str, offset: int) -> None:
+        """Inputs that are this topic are read up to here."""
         for index, each in enumerate(self.stage.inputs):
             if each.topic == topic and self.ends[index] is None:
                 self.ends[index] = offset
