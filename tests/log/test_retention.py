@@ -279,6 +279,32 @@ def test_where_two_delete_together_the_start_never_goes_back() -> None:
     assert values_in(log) == values_in(open_log(disk.crash())) == [b"59"]
 
 
+@pytest.mark.parametrize("steps", range(20))
+def test_a_log_that_is_cut_below_where_it_is_to_begin_begins_no_later_than_it_ends(steps: int) -> None:
+    """By another leader, while a follower deletes what its last one has deleted."""
+    disk = MemoryDisk()
+    filled(disk).close()
+    log = open_log(disk, replicated=True)
+    log.advance_high_watermark(60)
+    removing = log.deleting_before(30)
+    for wait in islice(removing, steps):
+        if wait is not None:
+            wait()
+    late = next(removing, None)  # a thread has it, and is slow
+    log.truncate_to(20)
+    if late is not None:
+        late()
+    for wait in removing:
+        if wait is not None:
+            wait()
+    assert log.log_start_offset <= log.next_offset
+    values = values_in(log)
+    log.close()
+    again = open_log(disk.crash(keep_all=True), replicated=True)
+    assert again.offline is None and again.log_start_offset <= again.next_offset
+    assert values_in(again) == values
+
+
 @pytest.mark.parametrize("steps", range(12))
 def test_a_log_that_is_cut_back_or_closed_between_two_steps_loses_nothing_else(steps: int) -> None:
     disk = MemoryDisk()

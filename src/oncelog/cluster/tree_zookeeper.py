@@ -63,6 +63,7 @@ logger = logging.getLogger(__name__)
 kazoo_logger = logging.getLogger(f"{__name__}.kazoo")
 
 MOST_SAID = 50
+NOT_WATCHED = frozenset({"gone"})  # each change of a topic makes and removes a node there, of which none has to hear
 AGAIN_S = 0.1  # after a connection that could not be made
 # kazoo varies each pause by chance and the next one from there: in the long run they would come to nothing.
 RETRY: Final[dict[str, Any]] = {"max_tries": -1, "delay": AGAIN_S, "backoff": 1, "max_jitter": 0.0}
@@ -361,7 +362,7 @@ class _Session:
         """Watches are asked for before anybody is told, so what is read behind that is as new as they are."""
         for path in self._seen:
             self._look_at(path, is_told=False)
-        for folder in ("", *sorted(FOLDERS)):
+        for folder in ("", *sorted(FOLDERS - NOT_WATCHED)):
             self._list(folder)
         self._tree.tell(self, "")
 

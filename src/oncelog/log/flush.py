@@ -208,11 +208,11 @@ class Flusher:
             self.point_offset = offset
             drop_old(self._disk, self.folder, segment_bases)
 
-    def note_beginning(self, snapshot: Snapshot) -> None:
+    def note_beginning(self, snapshot: Snapshot, cuts: int) -> None:
         """That the log may begin there from now on. It is a recovery point, too, and no flush writes over it. Nothing
-        where the log was let go: its folder may be another's by now."""
+        where the log was cut since, or let go: its folder may be another's by now."""
         with self._moving:
-            if self._health.closed:
+            if self._health.closed or cuts != self._extent.cuts:
                 return
             write_snapshot(self._disk, self.folder, snapshot)
             self.beginning = snapshot.point.offset

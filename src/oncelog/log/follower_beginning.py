@@ -37,6 +37,7 @@ def begin_anew(log: Parts, beginning: bytes, now: Now) -> None:
     offset = snapshot.point.offset
     log.extent.begin_cut()
     log.checkpointer.wait(log.folder)
+    log.flusher.wait_for_note()
     log.flusher.forget_notes(offset)
     with log.noting_start:
         swap_beginning(log.disk, log.folder, offset, beginning)

@@ -31,21 +31,25 @@ def retaining(log: Parts, now: Now) -> Steps[None]:
 
 
 def deleting_before(log: Parts, offset: int, now: Now) -> Steps[None]:
+    cuts = log.extent.cuts
     yield from _removing_below(log, offset, now)
-    if offset > log.extent.log_start_offset:
+    if offset > log.extent.log_start_offset and cuts == log.extent.cuts:
         if not log.replicated and max(log.flusher.point_offset, log.extent.flushed_offset) < offset:
             yield log.flusher.flush  # or a power failure takes what stands before the start, and with it who wrote it
-        yield partial(_note_start, log, offset)
-        _start_at(log, offset)
+        yield partial(_note_start, log, cuts, offset)
+        if cuts == log.extent.cuts:  # else it was cut back meanwhile, or has begun anew
+            _start_at(log, offset)
 
 
 def _removing_below(log: Parts, offset: int, now: Now) -> Steps[None]:
     """Segments that hold nothing from `offset` on."""
+    cuts = log.extent.cuts
     gone = [segment for segment in log.segments.closed if segment.end_offset <= offset]
     if not gone or not (yield from _keeping_producers(log, gone, now)):
         return
     removed = 0
-    while removed < len(gone) and _are_first(log, gone[removed : removed + 1]):
+    # A log that was cut back goes on in the last of the segments that stayed.
+    while removed < len(gone) and cuts == log.extent.cuts and _are_first(log, gone[removed : removed + 1]):
         log.segments.remove_first(1)
         removed += 1
         yield None
@@ -53,7 +57,7 @@ def _removing_below(log: Parts, offset: int, now: Now) -> Steps[None]:
         return
     yield partial(log.disk.sync_folder, log.folder)
     end_offset = gone[removed - 1].end_offset
-    _start_at(log, end_offset)
+    _start_at(log, min(end_offset, log.segments.first_offset))  # less where it has begun anew meanwhile
     logger.info("%s: removed the records from %d to %d", log.folder, gone[0].base_offset, end_offset)
 
 
@@ -61,10 +65,11 @@ def _are_first(log: Parts, segments: list[Segment]) -> bool:
     return not log.health.closed and log.segments.first(len(segments)) == segments
 
 
-def _note_start(log: Parts, offset: int) -> None:
-    """One thread at a time, and never back; nor where the log was let go: its folder may be another's by now."""
+def _note_start(log: Parts, cuts: int, offset: int) -> None:
+    """One thread at a time, and never back; nor where the log was cut since, or let go: its folder may be another's by
+    now."""
     with log.noting_start:
-        if offset > log.noted_start and not log.health.closed:
+        if offset > log.noted_start and cuts == log.extent.cuts and not log.health.closed:
             write_start(log.disk, log.folder, offset)
             log.noted_start = offset
 
@@ -121,13 +126,14 @@ def _start_by_size(log: Parts) -> int:
 def _keeping_producers(log: Parts, gone: list[Segment], now: Now) -> Steps[bool]:
     """A snapshot at the first offset that stays: a reader that begins there, such as a log cut back, knows them all.
     Whether it is there, and what goes still stands first."""
+    cuts = log.extent.cuts
     yield log.flusher.flush
     if not _are_first(log, gone):
         return False
     snapshot = yield from _snapshot_behind(log, gone, now)
     if snapshot is None:
         return False
-    write = partial(log.flusher.note_beginning, snapshot)
+    write = partial(log.flusher.note_beginning, snapshot, cuts)
     try:
         yield write
     except OSError as error:

@@ -25,13 +25,14 @@ def truncate(log: Parts, offset: int, now: Now) -> bool:
     if starts_over:  # the batch that holds the log's start goes, so nothing is left
         log.stored_producers.rebuild(new_end, now)
         number, new_end = -1, first_offset
-    if starts_over or new_end < log.extent.log_start_offset:
-        with log.noting_start:
+    log.extent.begin_cut()
+    with log.noting_start:
+        if starts_over or new_end < max(log.extent.log_start_offset, log.noted_start):
             write_start(log.disk, log.folder, new_end)
             log.noted_start = new_end
     # First of all: after a crash in the middle, a recovery point beyond the end would look like damage.
-    log.extent.begin_cut()
     log.checkpointer.wait(log.folder)
+    log.flusher.wait_for_note()
     snapshots.drop_beyond(log.disk, log.folder, new_end)
     log.flusher.forget_point()
     log.flusher.forget_notes(new_end)
@@ -40,7 +41,8 @@ def truncate(log: Parts, offset: int, now: Now) -> bool:
     log.epochs.cut_end(new_end)
     log.aborted.cut_end(new_end)
     if log.replicated:  # elsewhere the end may lie in a gap of compaction, which must be believed
-        cut_state(log.disk, log.folder, new_end)
+        with log.noting_start:
+            cut_state(log.disk, log.folder, new_end)
     if not log.replicated:  # what is appended next is of the epoch that goes on
         log.epochs.begin(log.epochs.current, new_end)
     if starts_over:

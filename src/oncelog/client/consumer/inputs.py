@@ -132,9 +132,11 @@ class Input:
 
     @property
     def is_open(self) -> bool:
-        """A transaction that is not over keeps back what stands behind it, by the last answer."""
+        """A transaction that is not over keeps back what stands behind it and is wanted, by the last answer."""
         cursor = self._inputs.cursor(self)
-        return self._inputs.reads_committed and 0 <= cursor.last_stable_offset < cursor.high_watermark
+        stable = cursor.last_stable_offset
+        is_wanted = self._stop_at is None or stable <= self._stop_at
+        return self._inputs.reads_committed and is_wanted and 0 <= stable < cursor.high_watermark
 
     @property
     def told(self) -> int:
