@@ -146,7 +146,8 @@ class Engine:
         """The application stands there again, or where the partition was begun. What lies ready behind is stale at
         once; the loop fetches it again."""
         cursors = self.fetcher.cursors
-        stale = [(cursors[each], cursors[each].version, places[each]) for each in places if each in cursors]
+        found = [(cursors.get(each), place) for each, place in places.items()]  # the loop may give one back meanwhile
+        stale = [(cursor, cursor.version, place) for cursor, place in found if cursor is not None]
         for cursor, version, _ in stale:
             cursor.damaged_version = version
         self._wake(lambda: self._go_back(stale))
