@@ -337,3 +337,24 @@ def test_a_person_hears_once_a_minute_of_what_keeps_files_from_being_written(
     )
     assert all(re.fullmatch(words, line) for line in told)
     assert sorted(row["amount"] for row in rows(tmp_path)) == list(range(5))
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["first", "second"])
+def test_a_name_is_on_the_disk_before_it_is_told_that_the_file_is_there(
+    is_there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who comes second tells it too: the first one may have been killed before that."""
+    synced: list[tuple[str, bool]] = []
+    sync, path = os.fsync, tmp_path / "hour=1" / "a.parquet"
+
+    def syncing(fd: int) -> None:
+        synced.append((os.path.basename(os.readlink(f"/proc/self/fd/{fd}")), path.exists()))
+        sync(fd)
+
+    unfinished = tmp_path / "unfinished"
+    unfinished.touch()
+    if is_there:
+        put_in_place(str(unfinished), str(path))
+    monkeypatch.setattr(os, "fsync", syncing)
+    assert put_in_place(str(unfinished), str(path)) is not is_there
+    assert synced == [("unfinished", is_there), ("hour=1", True), (tmp_path.name, True)]

@@ -10,6 +10,10 @@ from oncelog.client import AdminClient
 from oncelog.client.admin import AlterConfig, ConfigResource, ResourceType
 from oncelog.embedded import Server
 from oncelog.flow import Flow, FlowRefused, Topic, json_of, text
+from oncelog.flow.register import FlowParts, FlowRegister, encoded
+from oncelog.runner.agreeing import check_is_this_flow
+from oncelog.runner.layout import MOST_LETTERS, Layout, named
+from oncelog.slots.register import Record
 from tests.logged import messages
 from tests.runner.flows import Billing, Order, Owed, make_topic
 
@@ -192,3 +196,46 @@ def test_without_msgspec_the_extra_is_named() -> None:
     program = "import sys; sys.modules['msgspec'] = None; import oncelog.flow"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "oncelog.flow needs msgspec, which is not installed: pip install 'oncelog[flow]'" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("run_id", "words"),
+    [(7, "run_id: expected a text, such as 2024-05-01, not int"), ("", "not an empty one"), ("x" * 250, "249 are the")],
+    ids=["a number", "an empty one", "too long"],
+)
+def test_a_run_id_that_the_register_could_not_hold(billing: Billing, run_id: Any, words: str) -> None:
+    """Read there, it would have kept the flow from ever beginning again."""
+    for share in (False, True):
+        with pytest.raises((TypeError, ValueError), match=words):
+            billing.flow().start(billing.properties, run_id=run_id, share=share)
+
+
+def test_where_files_go_stands_in_the_register_without_keys(billing: Billing) -> None:
+    """They may change, and be longer than a name."""
+
+    def parts(url: str) -> list[tuple[str, str, str]]:
+        flow = Flow(billing.name, version="1")
+        flow.read(billing.orders).files(url)
+        return Layout(flow.program).parts
+
+    clean = [(f"{billing.orders.name}-files", billing.orders.name, "s3://lake/orders")]
+    assert parts("s3://lake/orders") == parts("s3://key:sec/ret@lake/orders?region=x") == clean
+    (long,), (other,) = (parts(f"s3://lake/{'x' * 300}{end}") for end in "ab")
+    assert len(long[2]) <= MOST_LETTERS and long != other
+    assert named(long[2]) == long[2]
+
+
+def test_a_flow_whose_register_has_keys_of_a_store_goes_on(billing: Billing) -> None:
+    """As it was written before keys were left out."""
+    flow = Flow(billing.name, version="1")
+    flow.read(billing.orders).files("s3://new:key@lake/orders")
+    layout, register = Layout(flow.program), FlowRegister()
+    then = [(stage, source, "s3://old:key@lake/orders") for stage, source, _ in layout.parts]
+    key, value = encoded(FlowParts(nonce="n", parts=then))
+    register.read([Record(0, key, value)])
+    check_is_this_flow(layout, register)
+    flow = Flow(billing.name, version="1")
+    flow.read(billing.orders).files("s3://lake/others")
+    with pytest.raises(FlowRefused, match="belongs to another flow") as found:
+        check_is_this_flow(Layout(flow.program), register)
+    assert "old:key" not in str(found.value)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -14,8 +15,12 @@ from oncelog.embedded import Server
 from oncelog.flow import Flow, Topic, json_of, text
 from oncelog.flow.errors import FlowFailed
 from oncelog.flow.formats import COMMIT, Tenancy
+from oncelog.flow.program import Program
+from oncelog.runner.agreeing import Agreed
+from oncelog.runner.cell_sharing import SharingEngine
 from oncelog.runner.cluster import Cluster
-from oncelog.runner.engine import Engine, Share
+from oncelog.runner.engine import OUTRANKED, Engine, Share
+from oncelog.runner.layout import Layout
 from oncelog.runner.progress import Progress
 from oncelog.runner.run import Run
 from oncelog.slots.messages import Produce
@@ -23,6 +28,7 @@ from tests.runner.flows import Billing, Owed
 from tests.waiting import until
 
 HOUR_MS = 3_600_000
+NOWHERE = {"bootstrap.servers": "nowhere:1"}
 HALVES: tuple[Mapping[str, list[int]], ...] = (
     {"orders": [0], "{}-by-customer": [1]},
     {"orders": [1], "{}-by-customer": [0, 2]},
@@ -228,3 +234,77 @@ def test_a_member_whose_cell_cannot_go_on_ends_with_words_and_keeps_nothing_from
         run = flow.start(billing.properties, share=True, until=ends)
         with pytest.raises(FlowFailed, match=r"ZeroDivisionError.*otherwise=Dead"):
             run.await_termination(60)
+
+
+class FakeEngine:
+    """Of cells that it holds until it is told to stop; without any, it watches."""
+
+    agreed = Agreed("flow", "run", None, is_finished=False, starts={})
+    brokers = outranked_by = None
+    are_all_over = False
+
+    def __init__(
+        self, gate: asyncio.Event, every: "list[FakeEngine]", program: Program, *about: Any, share: Share, **how: Any
+    ) -> None:
+        self.gate, self.cells, self.layout = gate, share.cells, Layout(program)
+        self.done = asyncio.Event()
+        self.is_closed = False
+        self.failure: FlowFailed | None = None
+        if share.cells:
+            every.append(self)
+
+    async def begin(self, wake: object) -> None:
+        await self.gate.wait()
+
+    def stop(self) -> None:
+        self.done.set()
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+class FakeGroup:
+    def __init__(self, *about: object) -> None:
+        """It says nothing by itself."""
+
+    def subscribe(self, topics: object) -> None:
+        pass
+
+    def polled(self) -> None:
+        pass
+
+    async def leave(self) -> None:
+        pass
+
+
+def test_what_the_group_takes_back_while_it_is_taken_again_is_let_go(
+    topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member lost its cells to a process whose clock is ahead. While it takes them again the group calls."""
+    monkeypatch.setattr("oncelog.runner.cell_sharing.AGAIN_S", 0.0)
+    monkeypatch.setattr("oncelog.runner.cell_sharing.Group", FakeGroup)
+
+    async def scenario() -> None:
+        gate, engines = asyncio.Event(), list[FakeEngine]()
+        for room in ("cell_sharing", "run_watching"):
+            monkeypatch.setattr(f"oncelog.runner.{room}.Engine", partial(FakeEngine, gate, engines))
+        gate.set()
+        member = SharingEngine(Billing(topic, "nowhere:1").flow().program, NOWHERE, None, until_end=False)
+        await member.begin(lambda work: None)
+        journal = f"oncelog.flow.{topic}.orders"
+        await member.assigned(frozenset({(journal, 0), (journal, 1)}))
+        gate.clear()
+        engines[0].failure = FlowFailed(f"orders, cell 1 {OUTRANKED}")
+        engines[0].done.set()
+        while len(engines) < 2:
+            await asyncio.sleep(0)
+        revoked = asyncio.ensure_future(member.revoked(frozenset({(journal, 1)}), is_lost=False))
+        await asyncio.sleep(0)
+        gate.set()
+        await revoked
+        assert all(each.is_closed for each in engines)
+        await member.assigned(frozenset())
+        assert [each.cells for each in engines if not each.is_closed] == [{"orders": [0]}]
+        await member.close()
+
+    asyncio.run(scenario())

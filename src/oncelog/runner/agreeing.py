@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
+from oncelog.arguments import check_text
 from oncelog.client.door import RegisterKind, TopicKeeper, end_offsets, topic_keeper
 from oncelog.flow.errors import FlowRefused
 from oncelog.flow.parts import EARLIEST, LATEST
@@ -21,7 +22,7 @@ from oncelog.flow.register import (
     encoded,
 )
 from oncelog.runner.cluster import Cluster
-from oncelog.runner.layout import Layout, StageLayout, TopicIds
+from oncelog.runner.layout import MOST_LETTERS, Layout, StageLayout, TopicIds, named
 from oncelog.runner.unread import to_read_all
 
 PATIENCE_MS: Final = 60_000
@@ -33,6 +34,15 @@ KIND: Final = RegisterKind(
     too_large="the flow has too many parts, or its inputs too many partitions",
     cut="Which flow has this name, and with how many cells, is not known any more. Give the flow another name",
 )
+
+
+def check_run_id(flow: str, run_id: object) -> None:
+    """Refuse a run_id that is no short text: it could never be read in the register again."""
+    if run_id is None:
+        return
+    check_text(f"flow {flow}: run_id", run_id, "2024-05-01")
+    if len(f"{run_id}") > MOST_LETTERS:
+        raise ValueError(f"flow {flow}: its run_id has {len(f'{run_id}')} letters, and {MOST_LETTERS} are the most")
 
 
 @dataclass(frozen=True)
@@ -198,10 +208,11 @@ def _goes_on(then: Collection[tuple[str, str, str]], now: Collection[tuple[str, 
 def check_is_this_flow(layout: Layout, register: FlowRegister) -> None:
     """Refuse another flow of this name, as far as its register says already what it is."""
     stands = register.flow_parts
-    if stands is not None and not _goes_on(stands.parts, layout.parts):
+    parts = [] if stands is None else [(stage, source, named(sink)) for stage, source, sink in stands.parts]
+    if stands is not None and not _goes_on(parts, layout.parts):
         raise FlowRefused(
             f"the name {layout.flow} belongs to another flow of this cluster: it has the stages "
-            f"{_described(stands.parts)}, and this one {_described(layout.parts)}. Give this one another name: outputs "
+            f"{_described(parts)}, and this one {_described(layout.parts)}. Give this one another name: outputs "
             "and dead letters may be added to a flow, but its stages and what they read stay"
         )
     for stage in layout.stages:

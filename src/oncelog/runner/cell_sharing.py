@@ -40,6 +40,7 @@ class SharingEngine(WatchingEngine):
         self._group: Group | None = None
         self._held: frozenset[AnyPlace] = frozenset()
         self._engine: Engine | None = None
+        self._changing = asyncio.Lock()  # what it holds: one change ends before the next
 
     # --- its life
 
@@ -93,14 +94,16 @@ class SharingEngine(WatchingEngine):
     # --- what the group says
 
     async def revoked(self, partitions: frozenset[AnyPlace], *, is_lost: bool) -> None:
-        self._held -= partitions
-        await self._let_go()
+        async with self._changing:
+            self._held -= partitions
+            await self._let_go()
 
     async def assigned(self, added: frozenset[AnyPlace]) -> None:
-        await self._let_go()
-        self._held |= added
-        if self._held:
-            await self._hold()
+        async with self._changing:
+            await self._let_go()
+            self._held |= added
+            if self._held:
+                await self._hold()
 
     def failed(self, error: KafkaError) -> None:
         """A callback that failed, too: who holds nothing and stays a member keeps cells from the others."""
@@ -132,17 +135,23 @@ class SharingEngine(WatchingEngine):
             return
         if OUTRANKED in str(failure):
             await asyncio.sleep(AGAIN_S)
-            if self._engine is engine:
-                await self._let_go()
-                before = engine.outranked_by
-                try:
-                    await self._hold(0 if before is None else before.started_ms)
-                except (FlowRefused, KafkaException) as refused:
-                    self._failures.append(str(refused))
-                    self.done.set()
+            async with self._changing:
+                await self._take_again(engine)
             return
         self._failures.append(str(failure))
         self.done.set()
+
+    async def _take_again(self, engine: Engine) -> None:
+        """Take again the cells that were taken from it, unless the group has given it others since."""
+        if self._engine is not engine:
+            return
+        await self._let_go()
+        before = engine.outranked_by
+        try:
+            await self._hold(0 if before is None else before.started_ms)
+        except (FlowRefused, KafkaException) as refused:
+            self._failures.append(str(refused))
+            self.done.set()
 
     async def _let_go(self) -> None:
         engine, self._engine = self._engine, None

@@ -19,7 +19,7 @@ from oncelog.flow.formats import Tenancy, Unreadable
 from oncelog.flow.messages import LifeEnd
 from oncelog.flow.program import Program
 from oncelog.runner import topics
-from oncelog.runner.agreeing import Agreed, Agreement
+from oncelog.runner.agreeing import Agreed, Agreement, check_run_id
 from oncelog.runner.batch_encoding import Encoding
 from oncelog.runner.cluster import Cluster, check_properties
 from oncelog.runner.elsewhere import CellElsewhere
@@ -74,6 +74,7 @@ class Engine:
         share: Share | None = None,
     ) -> None:
         check_properties(properties)
+        check_run_id(program.name, run_id)
         self._share = share
         self.layout = Layout(program)
         if until_end:

@@ -1,8 +1,11 @@
 """A flow as it stands in a cluster: its stages, their topics, who feeds whom. Pure."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
+
+from crc32c import crc32c
 
 from oncelog.flow.description import Input, OutputPlace, Stage
 from oncelog.flow.errors import FlowRefused
@@ -13,7 +16,19 @@ from oncelog.slots import AnyPlace, Place
 
 PREFIX: Final = "oncelog.flow."
 MOST_LETTERS: Final = 249  # of a topic's name
+# Keys, which may have slashes, but no port; and settings that stand behind a question mark.
+_SECRET: Final = re.compile(r"(?<=://)[^:/?]*:(?!\d+/).*@|\?.*", re.DOTALL)
 _ALLOWED: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+def without_secrets(url: str) -> str:
+    return _SECRET.sub("", url) if "://" in url else url
+
+
+def named(place: str) -> str:
+    """A topic, or where files go, as it stands in the register: without keys of a store, which change."""
+    shown = without_secrets(place)
+    return shown if len(shown) <= MOST_LETTERS else f"{shown[:200]}~{crc32c(shown.encode()):08x}"
 
 
 @dataclass(frozen=True)
@@ -115,7 +130,7 @@ class Layout:
             for source in stage.inputs
             for sink in (
                 *(each.name for each in stage.part.sinks),
-                *([stage.part.files.url] if stage.part.files else ()),
+                *([named(stage.part.files.url)] if stage.part.files else ()),
             )
         ]
 

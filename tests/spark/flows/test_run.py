@@ -125,11 +125,11 @@ def test_a_task_that_lost_its_cells_is_not_tried_again(billing: Billing, later_m
     billing.send(range(20))
     layout, until_s = Layout(billing.flow().program), wall_s() + 60
     (cells,) = shared_out(layout, 1)
-    first = Tenant(billing.flow().program, billing.properties, "", False, cells, 1_000, 1, until_s, 0.0, "")
+    first = Tenant(billing.flow().program, billing.properties, "one", False, cells, 1_000, 1, until_s, 0.0, "")
     with ThreadPoolExecutor(1) as beside:
         outcome = beside.submit(first, 0)
         billing.wait_for(20)
-        second = replace(first, started_ms=1_000 + later_ms, attempt=2, until_end=True)
+        second = replace(first, run_id="two", started_ms=1_000 + later_ms, attempt=2, until_end=True)
         second(0)
         billing.send(range(20, 40))  # which the first one takes and cannot commit
         is_complete, stopped, why = json.loads(outcome.result())
@@ -145,7 +145,7 @@ def test_a_task_that_waited_for_its_slot_has_its_time_from_then_on(billing: Bill
     (cells,) = shared_out(Layout(billing.flow().program), 1)
     over_s = wall_s() - 1
     late = Tenant(
-        billing.flow().program, billing.properties, "", True, cells, 1_000, 1, over_s, 0.0, "", tenure_s=WAITS_S
+        billing.flow().program, billing.properties, "one", True, cells, 1_000, 1, over_s, 0.0, "", tenure_s=WAITS_S
     )
     is_complete, stopped, why = json.loads(late(0))
     assert (is_complete, stopped, why) == (True, [], "")

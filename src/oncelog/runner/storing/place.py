@@ -7,7 +7,6 @@ a file there. What others have done there since the last look is never taken fro
 
 import errno
 import os
-import re
 import shutil
 from collections.abc import Sequence
 from importlib import import_module
@@ -22,10 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from oncelog.runner.layout import without_secrets
+
 UNFINISHED: Final = ".unfinished"
 PIECE_BYTES: Final = 8 << 20
-# Keys, which may have slashes, but no port; and settings that stand behind a question mark.
-_SECRET: Final = re.compile(r"(?<=://)[^:/?]*:(?!\d+/).*@|\?.*", re.DOTALL)
 _REMEDIES: Final = {
     errno.ENOSPC: "Make room there",
     errno.EDQUOT: "Make room there",
@@ -53,7 +52,7 @@ def told(error: Exception) -> str:
 
 class FilePlace:
     def __init__(self, url: str) -> None:
-        self.shown = _SECRET.sub("", url) if "://" in url else url
+        self.shown = without_secrets(url)
         self._fsspec: Any = None
         self.failures: tuple[type[Exception], ...] = (OSError, pa.ArrowException)  # that may pass
         try:
@@ -234,12 +233,23 @@ def _put(files: Any, unfinished: str, path: str) -> bool:
 
 
 def put_in_place(unfinished: str, path: str) -> bool:
-    """A link, not a rename: a rename puts itself in the place of what another process has just put there."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(unfinished, "rb") as file:
-        os.fsync(file.fileno())
+    """A link, not a rename: a rename puts itself in the place of what another process has just put there. Its name is
+    on the disk before anything is committed that relies on it; who was first may have been killed before that."""
+    folder, is_first = os.path.dirname(path), True
+    os.makedirs(folder, exist_ok=True)
+    _sync(unfinished)
     try:
         os.link(unfinished, path)
     except FileExistsError:
-        return False
-    return True
+        is_first = False
+    _sync(folder)
+    _sync(os.path.dirname(folder))
+    return is_first
+
+
+def _sync(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
