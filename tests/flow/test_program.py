@@ -301,3 +301,13 @@ def test_a_run_that_a_signal_keeps_from_its_end_is_not_taken_for_finished(
     with pytest.raises(SystemExit) as ended:
         billing().run({}, until=until)
     assert ended.value.code == code
+
+
+def wait(owed: Owed, order: Order, at: Context[str]) -> tuple[Owed, list[Order]]:
+    at.timer(at.time_ms + 1)
+    return Owed(order.amount), []
+
+
+def test_what_would_not_fit_a_commit_is_no_version() -> None:
+    with pytest.raises(ValueError, match="its version has 201 letters, and 200 are the most"):
+        Flow("f", version=201 * "7")

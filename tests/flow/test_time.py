@@ -228,6 +228,15 @@ def test_windows_may_overlap() -> None:
     ]
 
 
+@pytest.mark.parametrize("held", [None, Amount(1)], ids=["nothing", "another type"])
+def test_a_window_whose_function_returns_no_state_stops_it(held: Any) -> None:
+    """As one does that changes the state in place and returns nothing: no window would ever be written."""
+    flow = Flow("f", version="1")
+    flow.read(amounts).window("sums", Owed, lambda owed, event: held, size_ms=10).write(sums)
+    with pytest.raises(Unworkable, match="offset 0 of amounts: TypeError: "):
+        working(flow, Kept()).run(0, records(("a", 1, 3)), 100)
+
+
 # --- plans
 
 
@@ -254,6 +263,15 @@ def test_without_records_a_plan_is_worth_making_when_something_is_due_by_it() ->
     found = plan_of(idle, Now(110, 110), LIMITS, [-1], 100)
     assert found is not None
     assert found.ranges == [Range(0, 0, 0, 100)]
+
+
+def test_an_input_whose_end_is_kept_back_by_a_transaction_does_not_count_as_now() -> None:
+    open_one = source(now_ms=100)
+    open_one.at_its_end(Now(200, 200), is_open=True)
+    assert plan_of([open_one], Now(210, 210), LIMITS, [-1], 101) is None
+    open_one.at_its_end(Now(220, 220))
+    found = plan_of([open_one], Now(230, 230), LIMITS, [-1], 101)
+    assert found is not None and found.ranges == [Range(0, 0, 0, 220)]
 
 
 def test_what_those_upstream_say_holds_behind_what_they_have_written() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -160,3 +161,19 @@ def test_a_function_behind_them_that_raises_stops_it_and_names_the_key() -> None
     flow.read(orders).count("n").map(lambda count: 1 // (count - count)).write(numbers)
     with pytest.raises(Stopped, match=r"that commit 1 writes for b'a': ZeroDivisionError: .* Mend the function"):
         flow.simulate(SENT[:1])
+
+
+@pytest.mark.parametrize("amount", [Decimal(5), "5", None], ids=["a Decimal", "a text", "nothing"])
+def test_a_sum_of_what_is_no_number_of_json_stops_it_at_once(amount: Any) -> None:
+    """A Decimal would be written as a text, and the total could not be read back."""
+    flow = Flow("f", version="1")
+    flow.read(orders).sum("sum", lambda each: amount).write(halves)
+    with pytest.raises(Stopped, match="the record at offset 0 of orders: TypeError"):
+        flow.simulate(SENT[:1])
+
+
+def test_a_sum_of_truths_is_a_number() -> None:
+    assert last_of(lambda read: read.sum("sum", lambda each: each.amount > 3), numbers) == {"a": 4, "b": 2, "c": 2}
+    flow = Flow("f", version="1")
+    flow.read(orders).sum("sum", lambda each: True).write(numbers)
+    assert flow.simulate(SENT[:1], crashes=True)[numbers] == [("a", 1)]

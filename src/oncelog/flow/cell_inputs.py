@@ -25,7 +25,8 @@ class CellInputs:
 
     def restore(self, commit: Commit | None, planned: Sequence[PlannedRows]) -> None:
         context, inputs = self._context, self._context.stage.inputs
-        if commit is not None and commit.plan is not None:
+        # Of code that had a plan here one may be left: without one the order is that of the only input.
+        if context.stage.has_plan and commit is not None and commit.plan is not None:
             self.plan_left.extend(commit.plan.ranges)
         starts = [each.next_offset for each in commit.inputs] if commit else [each.log_start for each in inputs]
         self.sources = [Source(input, start) for input, start in zip(inputs, starts, strict=True)]

@@ -18,7 +18,7 @@ from oncelog.flow.messages import EMPTY, Changes, HourRows, Outputs, Records, Ro
 from oncelog.flow.parts import Branch, FileSink, Node, Part, Sink
 from oncelog.flow.routing import Route
 from oncelog.flow.scope import Kept, PlainHeaders, Push, Scope, Tells
-from oncelog.flow.stepping import Old, StepStates, TimedStates, Trail
+from oncelog.flow.stepping import Old, PlainStates, StepStates, TimedStates, Trail
 from oncelog.flow.topics import Topic
 from oncelog.slots import Place
 from oncelog.slots.comparing import plain_headers
@@ -358,7 +358,7 @@ class PartWork(Work):
     # --- how the operations are put together
 
     def states(self, name: str, codec: Codec[Any], old: Old | None = None) -> StepStates:
-        return self._states.setdefault(name, StepStates(name, codec, self.trail, old))
+        return self._states.setdefault(name, PlainStates(name, codec, self.trail, old))
 
     def add_states(self, states: Kept) -> Kept:
         found = self._states.setdefault(states.name, states)  # a branch that was merged twice has it twice

@@ -40,6 +40,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 MOST_IDS: Final = 1_000_000
+MOST_VERSION: Final = 200  # letters; it stands in each commit, with a fingerprint
 A_TOPIC: Final = 'a Topic, such as Topic("orders", text, json_of(Order))'
 
 
@@ -334,6 +335,8 @@ class Program:
         """`otherwise`: the topic for records that cannot be worked on. Without it a cell stops at such a record."""
         check_text("the name of a flow", name, "billing")
         check_text(f"flow {name}: its version", version, "1")
+        if len(version) > MOST_VERSION:
+            raise ValueError(f"flow {name}: its version has {len(version)} letters, and {MOST_VERSION} are the most")
         self.name, self.version = name, version
         self.otherwise: Dead | None = None
         self.otherwise = self.dead_letters(otherwise)

@@ -56,6 +56,12 @@ class Old(NamedTuple):
         return self.name.encode() + b"\0"
 
 
+def _parts_of(stored: bytes) -> tuple[list[int], bytes]:
+    """The timers of a key, and its state. A step without timers kept its state alone: JSON without a line feed."""
+    times, line_feed, state = stored.partition(b"\n")
+    return (_decode_times(times), state) if line_feed and times.startswith(b"[") else ([], stored)
+
+
 def _other_shape(name: str, which: str, error: Exception) -> Unworkable:
     """No record is to blame, and none is dead for it."""
     words = " ".join(str(error).split("\n"))
@@ -188,6 +194,13 @@ class StepStates:
         return decode(stored)
 
 
+class PlainStates(StepStates):
+    """The states of a step without timers. States that it kept while it had some are read without them."""
+
+    def decode(self, stored: bytes, decode: Decode) -> Any:
+        return decode(_parts_of(stored)[1])
+
+
 Timed = tuple[Any, tuple[int, ...]]  # the state of a key, and its timers
 Fire = Callable[[bytes, int], object]  # a key's timer
 
@@ -208,7 +221,7 @@ class TimedStates(StepStates):
         for key, stored in committed.items():
             for prefix in prefixes:
                 if key.startswith(prefix):
-                    for time_ms in _decode_times(stored.partition(b"\n")[0]):
+                    for time_ms in _parts_of(stored)[0]:
                         self.due.push(time_ms, key[len(prefix) :])
 
     def begin_run(self) -> None:
@@ -271,5 +284,5 @@ class TimedStates(StepStates):
         return lambda timed: _encode_times(timed[1]) + b"\n" + encode(timed[0])
 
     def decode(self, stored: bytes, decode: Decode) -> Timed:
-        times, _, state = stored.partition(b"\n")
-        return decode(state), tuple(_decode_times(times))
+        times, state = _parts_of(stored)
+        return decode(state), tuple(times)

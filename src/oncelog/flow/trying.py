@@ -299,8 +299,9 @@ class _Trying:
     # --- the input, as it was taken
 
     def _step(self, commit: Commit) -> None:
-        if not self._is_planned:
+        if not (self._is_planned and self._pending):  # or this was taken by code without a plan
             self._take(0, commit.inputs[0].next_offset)
+        if not self._is_planned:
             return
         due = _ranges(commit)
         left = len(due) if due and self._pending[-len(due) :] == due else 0

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from oncelog.arguments import as_number
 from oncelog.flow.codecs import Codec, decoded
 from oncelog.flow.messages import Records
 from oncelog.flow.scope import Make, Push, Scope
@@ -102,7 +103,12 @@ Columns = Callable[[Totals, Records], None]
 
 
 def add(total: Any, what: Any) -> Any:
-    total = what if total is None else total + what
+    """Another kind of number would be written as JSON has it, a Decimal as a text, and not be read back."""
+    total = (0 if total is None else total) + what  # so that True is one
+    if type(total) is not int and type(total) is not float:
+        total = as_number(total)  # numpy's is a number too
+        if total is None:
+            raise TypeError(f"a sum of {what!r:.200}, where an int or a float is expected, such as `float(price)`")
     if not isfinite(total):
         raise ValueError(f"the sum is {total}")
     return total

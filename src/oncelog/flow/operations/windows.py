@@ -6,7 +6,7 @@ from struct import pack
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from oncelog.arguments import number_within
-from oncelog.flow.codecs import Codec
+from oncelog.flow.codecs import Codec, check_class, class_of
 from oncelog.flow.scope import Make, Push, Scope
 
 S = TypeVar("S")
@@ -47,6 +47,7 @@ def windows(
 
     def make(then: Push, scope: Scope) -> Push:
         states = scope.timed(name, codec)
+        kind = class_of(codec)
 
         def push(key: Any, value: Any) -> None:
             time_ms, watermark_ms = scope.time_ms, scope.watermark_ms
@@ -61,6 +62,10 @@ def windows(
                     states.keep(entry, stands)
                     held, timers = stands or (None, ())
                     held = add(state() if held is None else held, value)
+                    if held is None:
+                        raise TypeError(f"add of {name!r} returned None, and not the state of the window")
+                    if type(held) is not kind and kind is not None:
+                        check_class(kind, held)
                     states.put(entry, stands, held, timers or states.add(entry, [end_ms], ()))
                 start_ms -= hop_ms
             if is_late:
