@@ -169,7 +169,8 @@ def test_a_pipeline_reads_and_writes(request: pytest.FixtureRequest, tmp_path: P
             need_or_skip(missing)
     watch = looking_for(entry["sasl.password"], seen)
     pipeline = Pipeline(sink=sink, conf=conf)
-    found = experiment(servers, entry, tmp_path, watch, topic=f"to-{sink}", spark=pipeline, every=6_000)
+    many = {"messages": 60_000, "every": 6_000}  # of three faults one kind may meet nothing that is under way
+    found = experiment(servers, entry, tmp_path, watch, topic=f"to-{sink}", spark=pipeline, **many)
     assert found.verdict is Verdict.EXACT, lines(found)
     assert seen & {"oncelog.chaos.pipeline_job", "oncelog.chaos.flow_job"}
 
