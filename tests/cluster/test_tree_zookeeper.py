@@ -93,7 +93,7 @@ async def test_a_session_goes_on_when_the_server_was_killed_and_what_was_asked_i
         until(lambda: not transaction.client.connected, "the loss of the connection")
         return commit(transaction)
 
-    one, other = tree_of(server, "again", 4_000), tree_of(server, "again", 4_000)
+    one, other = tree_of(server, "again", 20_000), tree_of(server, "again", 20_000)
     lost = asyncio.Event()
     one.on_lost(lost.set)
     await one.begin_session()
