@@ -1,5 +1,6 @@
 """The rows of the table. A row measures one peer once and returns named figures; `table.py` sets them side by side."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -62,6 +63,7 @@ def produce(arena: Arena, peer: str, records_per_batch: int, depth: int) -> Figu
     with arena.topic(peer) as topic:
         load = ProduceLoad(server.port, topic, records_per_batch)
         load.run_for(arena.warm_up_seconds(peer, records_per_batch), depth)
+        os.sync()  # the pages of the peer before, and of the warm-up, or they are on their way to the disk meanwhile
         with processor_time(server) as spent:
             before = load.sent_records
             rate = load.run_for(arena.seconds, depth)
@@ -78,6 +80,7 @@ def bare_copy(arena: Arena, records_per_batch: int, depth: int) -> Figures:
     file = arena.folder / "bare.copy"
     with bare_program("copy", file) as (port, _):
         pilot = bare_copy_rate(port, records_per_batch, 200, depth)
+        os.sync()
         rate = bare_copy_rate(port, records_per_batch, int(pilot.requests_per_s * arena.seconds) + 200, depth)
     file.unlink()
     return {"requests_per_s": rate.requests_per_s, "mb_per_s": rate.mb_per_s}
