@@ -142,19 +142,15 @@ def test_an_index_of_another_version_is_made_anew(config: LogConfig) -> None:
     assert all(segment.index.is_known for segment in again.segments)
 
 
-def test_a_note_of_earlier_versions_of_what_is_flushed_is_read_and_written_anew() -> None:
-    disk = MemoryDisk()
-    log = open_log(disk, EVERY)
-    put(log, b"0")
-    log.flush()
+def with_note(disk: MemoryDisk, data: bytes) -> MemoryDisk:
+    """After a crash, with this in the place of what was noted as flushed."""
     path = f"{FOLDER}/flushed"
     disk.unlink(path)
-    disk.open(path, create=True).pwritev([b"%019d %08x\n" % (1, crc32c(b"1"))], 0)
-    found = disk.crash(keep_all=True)
-    assert read_flushed(found, FOLDER) == Written(1)
-    harmed = deepcopy(found)
-    harmed.open(log.segments.active.log_path, write=True).truncate(0)
-    assert "Records up to offset 1 were on the disk" in (open_log(harmed, EVERY).offline or "")
+    disk.open(path, create=True).pwritev([data], 0)
+    return disk.crash(keep_all=True)
+
+
+def check_written_anew(found: MemoryDisk) -> None:
     again = open_log(found, EVERY)
     assert (again.offline, again.next_offset) == (None, 1)
     put(again, b"1")
@@ -163,24 +159,30 @@ def test_a_note_of_earlier_versions_of_what_is_flushed_is_read_and_written_anew(
     assert read_flushed(found, FOLDER) == (2, 0, active.size_bytes, active.last_crc)
 
 
+def test_a_note_of_earlier_versions_of_what_is_flushed_is_read_and_written_anew() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, EVERY)
+    put(log, b"0")
+    log.flush()
+    found = with_note(disk, b"%019d %08x\n" % (1, crc32c(b"1")))
+    assert read_flushed(found, FOLDER) == Written(1)
+    harmed = deepcopy(found)
+    harmed.open(log.segments.active.log_path, write=True).truncate(0)
+    assert "Records up to offset 1 were on the disk" in (open_log(harmed, EVERY).offline or "")
+    check_written_anew(found)
+
+
 def test_notes_of_earlier_versions_that_say_no_crc_are_read_and_written_anew() -> None:
     disk = MemoryDisk()
     log = open_log(disk, EVERY)
     put(log, b"0")
     log.flush()
-    path = f"{FOLDER}/flushed"
-    told = read_whole(disk, path).rsplit(b" ", 2)[0]
-    disk.unlink(path)
-    disk.open(path, create=True).pwritev([b"%b %08x\n" % (told, crc32c(told))], 0)
-    found = disk.crash(keep_all=True)
+    told = read_whole(disk, f"{FOLDER}/flushed").rsplit(b" ", 2)[0]
+    found = with_note(disk, b"%b %08x\n" % (told, crc32c(told)))
     active = log.segments.active
     assert read_flushed(found, FOLDER) == Written(1, 0, active.size_bytes)
     assert check_partition(found, FOLDER).damage == []
-    again = open_log(found, EVERY)
-    put(again, b"1")
-    again.flush()
-    active = again.segments.active
-    assert read_flushed(found, FOLDER) == (2, 0, active.size_bytes, active.last_crc)
+    check_written_anew(found)
 
 
 def test_where_nobody_waits_for_flushes_a_note_of_one_says_how_far_and_no_more() -> None:

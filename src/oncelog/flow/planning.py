@@ -76,7 +76,7 @@ class Source:
             self.heard.append((offset, mark_ms))
 
     def mark_at(self, offset: int) -> int:
-        """The mark that its writers have told of for records behind this offset; -1 where there is none."""
+        """The mark that its writers have set for records behind this offset; -1 where there is none."""
         return max((mark_ms for behind, mark_ms in self.heard if behind <= offset), default=-1)
 
     def records_before_a_mark(self, at: int, most: int) -> int:

@@ -1,7 +1,7 @@
 """The common part of DescribeAcls, CreateAcls and DeleteAcls: rules by Kafka's numbers, and changes of them.
 
-All rules are one document. The changes of one request are made some hundreds at a time, so that nobody waits long
-for the decisions to be indexed anew.
+All rules are one document. The changes of one request are made some hundreds at a time, so that
+none waits long for the decisions to be indexed anew.
 """
 
 from collections.abc import Collection, Generator

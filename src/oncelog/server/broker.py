@@ -152,7 +152,7 @@ class Broker:
         return self.pid_binding is None or self.pid_binding.may_use(pid, owner)
 
     async def take_kafka_pid(self, owner: str) -> int:
-        """A pid that nobody else gets. Raises ClusterStorageError."""
+        """A new pid, granted once. Raises ClusterStorageError."""
         number = await self.kafka_pids.take()
         return number if self.pid_binding is None else self.pid_binding.bound(number, owner)
 

@@ -18,7 +18,7 @@ class Pids:
         self._reserving: asyncio.Task[None] | None = None
 
     async def take(self) -> int:
-        """A pid that nobody else gets. Raises `ClusterStorageError` where none can be reserved."""
+        """A new pid, granted once. Raises `ClusterStorageError` where none can be reserved."""
         while (pid := self._stock.take(self._clock.now().monotonic_ms)) is None:
             await asyncio.shield(self._more())
         if self._stock.is_low():

@@ -85,7 +85,7 @@ def stands_at(consumer: Consumer | AsyncConsumer, topic: str, offset: int) -> bo
 def values_of(found: Any) -> list[bytes | None]:
     if isinstance(found, list):
         return [value for each in found for value in ([each.value()] if isinstance(each, Message) else values_of(each))]
-    return found["value"].to_pylist()  # type: ignore[no-any-return]
+    return list(found["value"].to_pylist())
 
 
 @pytest.mark.parametrize("collect", COLLECTING)

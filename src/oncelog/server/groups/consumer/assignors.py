@@ -152,7 +152,7 @@ class _Loads:
         return sorted(counts, key=lambda each: (counts[each], each))
 
     def give(self, topic_id: bytes, count: int, owner: dict[Place, str]) -> None:
-        """Give out the places that nobody has."""
+        """Give out the places that are free."""
         heap = self._of(topic_id)
         for index in range(count):
             place = Place(topic_id, index)

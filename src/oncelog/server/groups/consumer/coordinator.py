@@ -238,7 +238,7 @@ class ConsumerGroups:
         self, group: ConsumerGroup, member_id: str, before: Said | None, held_bytes: int, topics: SeenTopics
     ) -> None:
         """Check the room for what a member says anew, and where it reads something else than before for all that comes
-        of it: also for what it is to have, which is shared later, at a heartbeat that nobody refuses."""
+        of it: also for its partitions, which are shared out later, at a heartbeat that is never refused."""
         said = group.members.said.get(member_id)
         if said is None or said is before:
             return
