@@ -56,6 +56,16 @@ def test_a_pipe_keeps_nobody_waiting(name: str, tmp_path: Path) -> None:
     assert checked.damage
 
 
+def test_a_pipe_in_the_place_of_all_there_was_is_no_empty_log(tmp_path: Path) -> None:
+    """Nothing else says that there were records."""
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    os.mkfifo(folder / "00000000000000000000.log")
+    log, checked = opened(folder)
+    assert log.offline is not None and "it is no file" in log.offline
+    assert checked.damage
+
+
 @pytest.mark.parametrize("name", SMALL_FILES)
 def test_a_small_file_that_has_grown_takes_no_memory(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "orders-0"

@@ -140,14 +140,21 @@ class RealFile:
             os.close(fd)
 
 
+def _check_is_file(facts: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(facts.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is no file", path)
+
+
 class RealDisk:
     def open(self, path: str, *, write: bool = False, create: bool = False) -> RealFile:
         # Not to wait for who writes to it, where it is a pipe.
         flags = os.O_CLOEXEC | os.O_NONBLOCK | (os.O_RDWR if write or create else os.O_RDONLY)
         fd = os.open(path, flags | (os.O_CREAT if create else 0), 0o644)
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        try:
+            _check_is_file(os.fstat(fd), path)
+        except OSError:
             os.close(fd)
-            raise IsADirectoryError(errno.EISDIR, "it is no file", path)
+            raise
         return RealFile(fd, path)
 
     def listdir(self, folder: str) -> list[str]:
@@ -169,7 +176,9 @@ class RealDisk:
         return os.path.exists(path)
 
     def size(self, path: str) -> int:
-        return os.stat(path).st_size
+        facts = os.stat(path)
+        _check_is_file(facts, path)
+        return facts.st_size
 
     def sync_folder(self, folder: str) -> None:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -45,7 +45,10 @@ class Folders:
 
     def holds_records(self, topic: str, index: int) -> bool:
         folder = self.path(topic, index)
-        return any(".log" in name and self.disk.size(f"{folder}/{name}") > 0 for name in self.disk.listdir(folder))
+        try:
+            return any(".log" in name and self.disk.size(f"{folder}/{name}") > 0 for name in self.disk.listdir(folder))
+        except IsADirectoryError:  # in the place of a log
+            return True
 
     def is_bare(self, topic: str, index: int) -> bool:
         """Whether there is no file in the folder, or no folder."""
