@@ -1,12 +1,15 @@
-"""Attacks by members of groups of KIP-848: many, those that read much, and those that say something else each time."""
+"""Attacks by members of groups: many of KIP-848, those that read much, those that say something else each time, and
+leaders of classic ones that share out much.
+"""
 
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 from bench import attacks
-from bench.attacks import PATIENCE_S, Row, Said, answers, counted, frame
+from bench.attacks import PATIENCE_S, SUBSCRIPTION, Row, Said, answers, counted, frame, join
 from bench.attacks_on_topics import wide_topic
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
@@ -78,3 +81,25 @@ def many_of_kip_848(server: ServerProcess) -> Generator[None, None, Said]:
         again = heard(connection, (beat(each.member_id, each.member_epoch, topic_partitions=[]) for each in said))
         left = heard(connection, (beat(each.member_id, -1) for each in said[:2_000]))
     return counted(codes((*said, *again, *left)))
+
+
+@row("400 groups whose leaders share out 1 MB each, twice")
+def large_shares(server: ServerProcess) -> Generator[None, None, Said]:
+    names = [f"group-{number}" for number in range(400)]
+    said: Counter[str] = Counter()
+    yield
+    with ExitStack() as stack:
+        connections = [stack.enter_context(RawConnection(server.port, timeout_s=PATIENCE_S)) for _ in names]
+        members = [""] * len(names)
+        for share in (b"x" * 1_000_000, b"y" * 1_000_000):
+            for each, name, member in zip(connections, names, members, strict=True):
+                each.socket.sendall(join(name, [("range", SUBSCRIPTION)], member))
+            joined = answers("join_group", 3, connections)
+            members = [each.member_id for each in joined]
+            said += codes(joined)
+            for each, name, one in zip(connections, names, joined, strict=True):
+                own = {"group_id": name, "generation_id": one.generation_id, "member_id": one.member_id}
+                shares = [{"member_id": one.member_id, "assignment": share}]
+                each.socket.sendall(frame("sync_group", 3, **own, assignments=shares))
+            said += codes(answers("sync_group", 3, connections))
+    return counted(said)
