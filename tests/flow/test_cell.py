@@ -10,7 +10,7 @@ from oncelog.error_codes import ErrorCodes as Code
 from oncelog.flow import Input, OutputPlace
 from oncelog.flow.formats import CLAIM, VERSION, Claim, Commit, Goodbye, Tenancy, Unreadable, decoded, encoded
 from oncelog.flow.journal import Journal
-from oncelog.flow.messages import Ended, JournalBatch, LifeEnd, ReadBack, Records, Stepped, Unworkable
+from oncelog.flow.messages import Ended, JournalBatch, LifeEnd, ReadBack, Records, RunEnd, Stepped, Unworkable
 from oncelog.flow.states import State
 from oncelog.slots import Identity
 from oncelog.slots.messages import BatchAnswer, Produce
@@ -82,17 +82,19 @@ def test_one_that_leaves_in_the_midst_of_a_plan_leaves_what_is_left_of_it_in_the
     at_the_end(world)
 
 
-@pytest.mark.parametrize("is_at_the_end", [True, False])
-def test_goodbye_names_the_run_whose_end_it_is(is_at_the_end: bool) -> None:
+@pytest.mark.parametrize(
+    ("at_end", "named"), [(RunEnd.WHOLE, ("noon", None)), (RunEnd.CUT, (None, "noon")), (RunEnd.OPEN, (None, None))]
+)
+def test_goodbye_names_the_run_whose_end_it_is(at_end: RunEnd, named: tuple[str | None, str | None]) -> None:
     world = calm()
     holder = at_the_end(world)
     holder.cell.parts.context.holder = replace(holder.cell.holder, run="noon")
-    holder.cell.leave(world.now, is_at_the_end=is_at_the_end)
+    holder.cell.leave(world.now, at_end)
     holder.cell.leave(world.now)  # asked to stop meanwhile
     assert drive(world, holder, lambda: holder.is_over)
     said = world.journal(0)[-1]
     entry = decoded(said.keys[0] or b"", said.values[0] or b"")
-    assert isinstance(entry, Goodbye) and entry.ended == ("noon" if is_at_the_end else None)
+    assert isinstance(entry, Goodbye) and (entry.ended, entry.cut) == named
 
 
 def test_without_a_goodbye_other_code_sends_nothing_before_the_deadline_of_the_one_before() -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, pairwise
 from typing import Any
@@ -40,6 +40,10 @@ def book(owed: Owed, order: Order, at: Context[str]) -> tuple[Owed | None, list[
     return total, [total]
 
 
+def customer_of(order: Order) -> str:
+    return order.customer
+
+
 KEEP = {"retention.ms": "-1"}  # by their times some of the records are old
 
 
@@ -53,6 +57,7 @@ class Billing:
         self.customers = customers
         self.orders = Topic(f"{name}-orders", text, json_of(Order), partitions=partitions)
         self.between = Topic(f"{name}-by-customer", text, json_of(Order), partitions=3)
+        self.later = Topic(f"{name}-later", text, json_of(Order), partitions=1)
         self.sums = Topic(f"{name}-sums", text, json_of(Owed), partitions=2)
 
     def flow(self, version: str = "1", *, otherwise: Dead | None = None, also: Topic[str, Owed] | None = None) -> Flow:
@@ -68,6 +73,19 @@ class Billing:
         """One stage, without state."""
         flow = Flow(self.name, version="1")
         flow.read(self.orders).map(lambda order: Owed(order.amount)).write(self.sums)
+        return flow
+
+    def in_a_row(self, bad: Collection[int]) -> Flow:
+        """Three stages without state, of which the first cannot work on orders of these amounts."""
+
+        def checked(order: Order) -> Order:
+            if order.amount in bad:
+                raise ValueError(f"an order of {order.amount}")
+            return order
+
+        flow = Flow(self.name, version="1")
+        grouped = flow.read(self.orders, name="orders").map(checked).through(self.between, key=customer_of)
+        grouped.through(self.later, key=customer_of).map(lambda order: Owed(order.amount)).write(self.sums)
         return flow
 
     def order(self, number: int) -> Order:
@@ -129,6 +147,11 @@ class Billing:
             for key, value in everything(self.servers, f"oncelog.flow.{self.name}.{self.between.name}")
             if key.startswith(prefix)
         }
+
+    def check_amounts(self, count: int) -> None:
+        """Each order in what stages without state have written, once."""
+        amounts = sorted(self.order(number).amount for number in range(count))
+        assert sorted(owed.amount for _, owed in self.written()) == amounts
 
     def check(self, count: int) -> None:
         """Each order in the sums of its customer, once: they go up by the amounts, in whatever order these came."""

@@ -19,7 +19,7 @@ from oncelog.flow.program import Program
 from oncelog.runner.agreeing import Agreed
 from oncelog.runner.cell_sharing import SharingEngine
 from oncelog.runner.cluster import Cluster
-from oncelog.runner.engine import OUTRANKED, Engine, Share
+from oncelog.runner.engine import OUTRANKED, Engine, JournalEnds, Share
 from oncelog.runner.layout import Layout
 from oncelog.runner.progress import Progress
 from oncelog.runner.run import Run
@@ -29,6 +29,7 @@ from tests.waiting import until
 
 HOUR_MS = 3_600_000
 NOWHERE = {"bootstrap.servers": "nowhere:1"}
+NO_ENDS: JournalEnds = {}
 HALVES: tuple[Mapping[str, list[int]], ...] = (
     {"orders": [0], "{}-by-customer": [1]},
     {"orders": [1], "{}-by-customer": [0, 2]},
@@ -94,6 +95,77 @@ def test_the_end_of_a_stage_elsewhere_is_its_goodbye_and_no_commit_before_it(
     assert held
     amounts = [billing.order(number).amount for number in range(100)]
     assert sum(owed.amount for _, owed in billing.written()) == sum(amounts)
+
+
+def has_seen_commits(run: Run) -> bool:
+    last = run.last_progress
+    return last is not None and all(stage["commits"] for stage in last["stages"].values())
+
+
+def test_the_next_try_of_a_run_goes_on_with_a_cell_that_stopped_and_with_all_behind_it(
+    servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last stage has its process to itself, and begins before the others: what their journals said at the try
+    before is no end of this one."""
+    monkeypatch.setattr("oncelog.runner.engine.LOOKS_EVERY_S", 0.05)
+    billing, bad = Billing(topic, servers), {8}
+    billing.make_topics()
+    flow = billing.in_a_row(bad)
+    shares: list[dict[str, list[int]]] = [
+        {"orders": [0, 1]},
+        {billing.between.name: [0, 1, 2]},
+        {billing.later.name: [0]},
+    ]
+    billing.send(range(7))
+    flow.run(billing.properties, until="end", run_id="morning")
+    billing.send(range(7, 100))
+
+    def engine(cells: Mapping[str, list[int]], began: JournalEnds = NO_ENDS) -> Engine:
+        share = Share(cells, Tenancy(SystemClock().now().wall_ms, 0), follows_all=True, began=began)
+        return Engine(flow.program, billing.properties, "noon", until_end=True, share=share)
+
+    watching = engine({})
+    watch = Run(watching)
+    first, *others = [Run(engine(cells, watching.began)) for cells in shares]
+    for run in others:
+        assert run.await_termination(60)
+    with pytest.raises(FlowFailed, match="an order of 8"):
+        first.await_termination(60)
+    assert billing.count() < 100 and not watching.are_all_at_their_end
+    watch.stop()
+
+    bad.clear()
+    watching = engine({})
+    watch = Run(watching)
+    last = Run(engine(shares[2], watching.began))
+    until(lambda: has_seen_commits(last), "the commits of all stages")
+    looks = len(last.recent_progress)
+    until(lambda: len(last.recent_progress) >= looks + 10, "ten more looks")
+    assert last.is_active
+    for run in [*(Run(engine(cells, watching.began)) for cells in shares[:2]), last]:
+        assert run.await_termination(60)
+    until(lambda: watching.are_all_at_their_end, "all goodbyes")
+    watch.stop()
+    billing.check_amounts(100)
+
+
+def test_processes_that_share_a_run_all_end_where_a_cell_stops_and_the_next_try_is_whole(
+    servers: str, topic: str
+) -> None:
+    billing, bad = Billing(topic, servers), {8}
+    billing.make_topics()
+    billing.send(range(100))
+    flow = billing.in_a_row(bad)
+    for _ in range(2):
+        runs = [flow.start(billing.properties, share=True, until="end", run_id="noon") for _ in range(2)]
+        for run in runs:
+            if bad:
+                with pytest.raises(FlowFailed, match="an order of 8"):
+                    run.await_termination(60)
+            else:
+                run.await_termination(60)
+        bad.clear()
+    billing.check_amounts(100)
 
 
 def test_members_take_over_from_a_process_whose_clock_was_an_hour_ahead(servers: str, topic: str) -> None:
@@ -241,7 +313,8 @@ class FakeEngine:
 
     agreed = Agreed("flow", "run", None, is_finished=False, starts={})
     brokers = outranked_by = None
-    are_all_over = False
+    are_all_at_their_end = False
+    began = NO_ENDS
 
     def __init__(
         self, gate: asyncio.Event, every: "list[FakeEngine]", program: Program, *about: Any, share: Share, **how: Any

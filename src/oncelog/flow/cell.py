@@ -20,7 +20,7 @@ from oncelog.flow.description import Holder, Limits, Stage
 from oncelog.flow.formats import Unreadable, shown
 from oncelog.flow.holding import Holding
 from oncelog.flow.journal import Journal
-from oncelog.flow.messages import Action, JournalBatch, Outputs, Records, Unworkable, Work
+from oncelog.flow.messages import Action, JournalBatch, Outputs, Records, RunEnd, Unworkable, Work
 from oncelog.flow.planning import Source, rows_size
 from oncelog.flow.states import Event, State
 from oncelog.flow.table import happen
@@ -192,11 +192,11 @@ class Cell:
         self._context.now = now
         self._fails(why, is_final=is_final)
 
-    def leave(self, now: Now, *, is_at_the_end: bool = False) -> None:
+    def leave(self, now: Now, at_end: RunEnd = RunEnd.OPEN) -> None:
         """Everything is committed and goodbye is said; then it ends."""
         if not self.wants_to_leave:
             self._context.now = now
-            self._leaving.ask(is_at_the_end=is_at_the_end)
+            self._leaving.ask(at_end)
 
     def stop(self, why: str, now: Now) -> None:
         """Leave, and a person has to look at it."""

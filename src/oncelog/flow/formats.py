@@ -158,6 +158,7 @@ class Goodbye(Entry, frozen=True, kw_only=True):
 
     nonce: Nonce
     ended: Name | None = None  # the run to whose end all is done, and sent
+    cut: Name | None = None  # the run of which all is done that there will be, since a cell before it has stopped
     why: Annotated[str, msgspec.Meta(max_length=MOST_WHY)] = ""  # it cannot go on, and a person has to look at it
 
 

@@ -2,31 +2,35 @@
 
 from oncelog.flow.cell_context import CellContext
 from oncelog.flow.formats import MOST_WHY, Goodbye
-from oncelog.flow.messages import Ended, LifeEnd
+from oncelog.flow.messages import Ended, LifeEnd, RunEnd
 
 
 class Leaving:
     def __init__(self, context: CellContext) -> None:
         self._context = context
-        self.is_wanted = self.is_at_the_end = False
+        self.is_wanted = False
+        self._at_end = RunEnd.OPEN
         self.stopped_by = ""  # why a person has to look at it when it has left
 
-    def ask(self, *, is_at_the_end: bool) -> None:
-        """Ask it to leave; at the end, nothing of its run is left to do."""
+    def ask(self, at_end: RunEnd) -> None:
         if not self.is_wanted:
-            self.is_wanted, self.is_at_the_end = True, is_at_the_end
+            self.is_wanted, self._at_end = True, at_end
 
     def stop(self, why: str) -> None:
         """It cannot go on. What was done before is committed and goodbye is said, so nobody with mended code waits for
         its deadline."""
+        self.is_wanted, self._at_end = True, RunEnd.OPEN
         # A user's exception may say what no text in a record can have.
-        self.is_wanted, self.stopped_by = True, why.encode(errors="backslashreplace").decode()
+        self.stopped_by = why.encode(errors="backslashreplace").decode()
 
     @property
     def goodbye(self) -> Goodbye:
-        holder = self._context.holder
+        holder, at_end = self._context.holder, self._at_end
         return Goodbye(
-            nonce=holder.nonce, ended=holder.run if self.is_at_the_end else None, why=self.stopped_by[:MOST_WHY]
+            nonce=holder.nonce,
+            ended=holder.run if at_end is RunEnd.WHOLE else None,
+            cut=holder.run if at_end is RunEnd.CUT else None,
+            why=self.stopped_by[:MOST_WHY],
         )
 
     @property

@@ -222,6 +222,14 @@ class LifeEnd(Enum):
     STOPPED = "a person has to look at it"
 
 
+class RunEnd(Enum):
+    """Whether all of its run is done when a holder leaves."""
+
+    OPEN = "more is to be done"
+    CUT = "a cell before it has stopped, and all is done that there will be without that one"
+    WHOLE = "all is done"
+
+
 class Ended(NamedTuple):
     """The end of a life: nothing more is sent, and no answer is waited for. Its connections can be closed."""
 

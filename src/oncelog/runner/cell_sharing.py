@@ -63,7 +63,7 @@ class SharingEngine(WatchingEngine):
         assert self._group is not None
         while True:
             self._group.polled()
-            if self._until_end and self._watch.are_all_over:
+            if self._until_end and self._watch.are_all_at_their_end:
                 break
             await asyncio.sleep(POLL_EVERY_S)
         self.done.set()
@@ -79,7 +79,7 @@ class SharingEngine(WatchingEngine):
                     async with asyncio.timeout(LEAVES_S):
                         await self._group.leave()
             await self._let_go()
-            await self.finish(is_complete=self._watch.are_all_over)
+            await self.finish(is_complete=self._watch.are_all_at_their_end)
         finally:
             await self.close_watch()
         if self.failure is not None:
@@ -119,7 +119,8 @@ class SharingEngine(WatchingEngine):
         for journal, cell in sorted(self._held):
             cells.setdefault(self._stages[journal], []).append(cell)
         # A later assignment has a later time.
-        share = Share(cells, Tenancy(max(CLOCK.now().wall_ms, above_ms + 1), 0))
+        tenancy = Tenancy(max(CLOCK.now().wall_ms, above_ms + 1), 0)
+        share = Share(cells, tenancy, began=self.began)
         engine = Engine(self._program, self._properties, self.agreed.run_id, until_end=self._until_end, share=share)
         await engine.begin(self._wake)
         self._engine = engine

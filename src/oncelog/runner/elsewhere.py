@@ -1,5 +1,8 @@
 """A cell that another process holds: what it has committed, as its journal says, and whether it is at its end.
 
+A cell that has stopped, or has done all that there is without one that has, is over too, as far as this start of the
+run goes. Only what its journal has said since then counts: the next start goes on with that cell.
+
 The last commit stands near the journal's end, however large the state before it is: it is looked for from there.
 """
 
@@ -8,7 +11,7 @@ from typing import Final
 
 from oncelog.client import KafkaError
 from oncelog.flow.description import Stage
-from oncelog.flow.formats import COMMIT, GOODBYE, Commit, Goodbye, Unreadable, decoded
+from oncelog.flow.formats import COMMIT, GOODBYE, TAKE_OVER, Commit, Goodbye, TakeOver, Unreadable, decoded
 from oncelog.runner.cluster import Cluster
 
 _log: Final = logging.getLogger("oncelog.flow")
@@ -19,11 +22,17 @@ TAIL_GROWTH: Final = 8
 
 
 class CellElsewhere:
-    def __init__(self, cluster: Cluster, stage: Stage, run: str, journal_end: int, *, is_over: bool) -> None:
+    def __init__(
+        self, cluster: Cluster, stage: Stage, run: str, journal_end: int, *, began: int | None, is_stopped: bool
+    ) -> None:
+        """`began`: where its journal ended when this start of the run began, if that was before now."""
         self._cluster = cluster
         self._run = run
         self.stage = stage
-        self.is_over = is_over  # a commit at the end of an input is no sign: what follows from it may not be sent yet
+        # A commit at the end of an input is no sign: what follows from it may not be sent yet.
+        self.is_at_its_end = False
+        self._is_held_nowhere = self._is_cut = is_stopped
+        self.began = journal_end if began is None else began
         self.commit: Commit | None = None
         self.began_at = [each.log_start for each in stage.inputs]  # where its inputs stood when it was first looked at
         self.lives = 0  # in this process
@@ -31,6 +40,10 @@ class CellElsewhere:
         self._journal_end = journal_end
         self._tail = TAIL_RECORDS
         self._read_tail()
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_at_its_end or self._is_cut
 
     def high_watermark(self, index: int) -> int:
         """Nobody tells the high watermark of an input."""
@@ -47,7 +60,7 @@ class CellElsewhere:
     def _look(self) -> None:
         while (piece := self._reading.take(MOST_RECORDS)) is not None:
             for offset, key, value in zip(piece.offsets, piece.keys, piece.values, strict=True):
-                if key in (COMMIT, GOODBYE) and value is not None:
+                if key in (COMMIT, GOODBYE, TAKE_OVER) and value is not None:
                     self._take(offset, key, value)
         if self.commit is None and self._since > 0 and self._reading.is_at_end:
             self._reading.end()
@@ -60,8 +73,11 @@ class CellElsewhere:
         except Unreadable as why:  # which ends its holder
             _log.warning("%s: offset %d of its journal is passed over: %s", self.stage.title, offset, why)
             return
+        if isinstance(entry, TakeOver):
+            self._is_cut = self._is_held_nowhere
         if isinstance(entry, Goodbye):
-            self.is_over = self.is_over or entry.ended == self._run
+            self.is_at_its_end = self.is_at_its_end or entry.ended == self._run
+            self._is_cut = self._is_cut or (offset >= self.began and (entry.why != "" or entry.cut == self._run))
         if not isinstance(entry, Commit):
             return
         if offset < self._journal_end or (self.commit is None and entry.number > 1):

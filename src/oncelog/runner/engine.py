@@ -5,7 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -49,6 +49,9 @@ REGISTER_REMEDY: Final = (
 STOP_SEEN_S: Final = 0.2
 
 
+JournalEnds = Mapping[str, Mapping[int, int]]  # by stage and cell
+
+
 @dataclass(frozen=True)
 class Share:
     """The cells of a flow that this process holds, while others hold the others."""
@@ -59,6 +62,7 @@ class Share:
     follows_all: bool = False  # for the progress of all cells
     stopped: Collection[tuple[str, int]] = ()  # cells that are held nowhere, until a person has looked at them
     start: str = ""  # that it is part of: where the register says that this was stopped, it stops
+    began: JournalEnds = field(default_factory=dict)  # when that start was made, where it was before now
 
 
 class Engine:
@@ -173,7 +177,8 @@ class Engine:
                     layout.stage(self.layout.flow, cell, ids[layout.name]),
                     self.agreed.run_id,
                     found[layout.journal, cell],
-                    is_over=(layout.name, cell) in share.stopped,
+                    began=share.began.get(layout.name, {}).get(cell),
+                    is_stopped=(layout.name, cell) in share.stopped,
                 )
                 for cell in cells
             ]
@@ -271,9 +276,14 @@ class Engine:
         return self._cluster.brokers
 
     @property
-    def are_all_over(self) -> bool:
-        """Whether all cells of a run that comes to an end are there: those of all stages, wherever they are held."""
-        return self.agreed.is_finished or all(each.is_over for each in self._cells(self.layout.stages))
+    def are_all_at_their_end(self) -> bool:
+        """Whether all of a run that comes to an end is done: by the cells of all stages, wherever they are held."""
+        return self.agreed.is_finished or all(each.is_at_its_end for each in self._cells(self.layout.stages))
+
+    @property
+    def began(self) -> JournalEnds:
+        """The ends of the journals that others write, when this began."""
+        return {stage: {each.stage.cell: each.began for each in every} for stage, every in self._elsewhere.items()}
 
     @property
     def failure(self) -> FlowFailed | None:
@@ -321,12 +331,13 @@ class Engine:
     def _find_ends(self) -> None:
         """Topics that a flow feeds itself end where the last commits of their feeders say, once these are all over."""
         for topic in self.layout.between:
-            if all(each.is_over for each in self._feeding(topic)):
+            feeding = self._feeding(topic)
+            if all(each.is_over for each in feeding):
                 self._tell_time(topic)
-                ends = self._written(topic)
+                ends, is_cut = self._written(topic), not all(each.is_at_its_end for each in feeding)
                 for each in self._reading(topic):
                     if isinstance(each, CellHolder):
-                        each.end_at(topic, ends[each.stage.cell])
+                        each.end_at(topic, ends[each.stage.cell], is_cut=is_cut)
 
     def _cells(self, stages: Iterable[StageLayout]) -> list[CellHolder | CellElsewhere]:
         names = [stage.name for stage in stages]

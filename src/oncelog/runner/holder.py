@@ -70,10 +70,17 @@ class CellHolder:
         self._leaves = False
         self._why = ""  # a person has to look at it when it has left
         self._is_paused = False
+        self._is_cut = False  # where its inputs end is no end of its run: a cell that feeds it has stopped
 
     @property
     def is_over(self) -> bool:
         return self.end is not None
+
+    @property
+    def is_at_its_end(self) -> bool:
+        """All is done that its run is to do."""
+        is_left = self.end is not None and self.end.how is LifeEnd.LEFT
+        return is_left and not self._leaves and not self._is_cut
 
     @property
     def is_stopped(self) -> bool:
@@ -128,7 +135,7 @@ class CellHolder:
             encode=self._encode,
         )
         self._life = Life(self._cluster, self._cell, self._part, self.ends, self._heard, self._ended)
-        self._life.is_paused = self._is_paused
+        self._life.is_paused, self._life.is_cut = self._is_paused, self._is_cut
         self._life.begin()
         if self._leaves:
             self._life.leave()
@@ -141,12 +148,14 @@ class CellHolder:
         if self._life is not None:
             self._life.deleted(topics)
 
-    def end_at(self, topic: str, offset: int) -> None:
-        """Inputs that are this topic are read up to here."""
+    def end_at(self, topic: str, offset: int, *, is_cut: bool) -> None:
+        """Inputs that are this topic are read up to here. `is_cut`: more will come when a stopped cell goes on."""
         for index, each in enumerate(self.stage.inputs):
             if each.topic == topic and self.ends[index] is None:
                 self.ends[index] = offset
+                self._is_cut = self._is_cut or is_cut
                 if self._life is not None:
+                    self._life.is_cut = self._is_cut
                     self._life.end_at(index, offset)
 
     def journal_ends(self, end_offset: int) -> None:

@@ -35,6 +35,7 @@ from oncelog.flow.messages import (
     ReadJournal,
     Recall,
     Records,
+    RunEnd,
     WriteRows,
 )
 from oncelog.flow.part_running import takes_columns
@@ -113,9 +114,9 @@ class Life:
         for index in range(len(self._inputs)):
             self._feed_soon(index)
 
-    def leave(self, *, is_at_the_end: bool = False) -> None:
+    def leave(self, at_end: RunEnd = RunEnd.OPEN) -> None:
         if not self.is_over:
-            self.cell.leave(self._now(), is_at_the_end=is_at_the_end)
+            self.cell.leave(self._now(), at_end)
             self.wake()
 
     def end_at(self, index: int, offset: int) -> None:
@@ -475,7 +476,7 @@ class Life:
             for each, end in zip(self._asked, self._ends, strict=True)
         ]
         if all(asked) and cell.is_idle and not cell.wants_to_leave:
-            self.leave(is_at_the_end=not self.is_cut)
+            self.leave(RunEnd.CUT if self.is_cut else RunEnd.WHOLE)
 
     def _give_up(self, why: str) -> None:
         """Give up as `fail` does, but what was read before is committed, and goodbye is said."""

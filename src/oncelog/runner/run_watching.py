@@ -10,7 +10,7 @@ from oncelog.flow.errors import FlowFailed
 from oncelog.flow.formats import Tenancy
 from oncelog.flow.program import Program
 from oncelog.runner.agreeing import Agreed
-from oncelog.runner.engine import Engine, Share
+from oncelog.runner.engine import Engine, JournalEnds, Share
 from oncelog.runner.layout import Layout
 from oncelog.runner.life import CLOCK
 from oncelog.runner.progress import Progress
@@ -47,6 +47,10 @@ class WatchingEngine:
     @property
     def progress(self) -> Progress:
         return self._watch.progress
+
+    @property
+    def began(self) -> JournalEnds:
+        return self._watch.began
 
     @property
     def failure(self) -> FlowFailed | None:

@@ -85,6 +85,15 @@ def test_a_cell_that_stops_is_heard_of_at_once_and_its_run_is_not_finished(spark
         billing.flow().run(billing.properties, spark=spark, until="end", run_id="late")
 
 
+def test_a_run_ends_where_a_cell_stops_and_the_next_try_is_whole(spark: Any, billing: Billing) -> None:
+    """The last of its stages hears from the one before it that there is no more, this time."""
+    billing.send(range(100))
+    with pytest.raises(FlowFailed, match="an order of 8"):
+        billing.in_a_row({8}).run(billing.properties, spark=spark, until="end", run_id="noon", tasks=2)
+    billing.in_a_row(()).run(billing.properties, spark=spark, until="end", run_id="noon", tasks=2)
+    billing.check_amounts(100)
+
+
 @pytest.mark.thorough
 def test_an_output_that_is_deleted_is_heard_of_at_once_and_other_stages_go_on(spark: Any, billing: Billing) -> None:
     billing.send(range(20))

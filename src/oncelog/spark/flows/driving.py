@@ -221,6 +221,7 @@ class SparkEngine(WatchingEngine):
             self._start,
             tuple(self._stopped),
             tenure_s,
+            self.began,
         )
         described = ", ".join(f"{stage} {' '.join(map(str, own))}" for stage, own in cells.items() if own)
         group = f"oncelog-{self._start}-{number}-{self._attempt}"

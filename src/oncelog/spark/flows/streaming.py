@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.clock import monotonic_s, wall_s
 from oncelog.flow.errors import FlowFailed
 from oncelog.flow.program import Program
+from oncelog.runner.engine import JournalEnds
 from oncelog.runner.layout import Layout
 from oncelog.runner.life import CLOCK
 from oncelog.runner.run import Run, has_end
@@ -48,6 +49,7 @@ class Shares:
     cells: Sequence[Cells]
     started_ms: int
     tenure_s: float
+    began: JournalEnds
 
     def tables(self, batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         import pyarrow as pa
@@ -69,6 +71,7 @@ class Shares:
             wall_s() + (LONGEST_S if self.until_end else self.tenure_s),
             0.0,
             "",
+            began=self.began,
         )
         outcome, stages = tenant.hold()
         if outcome.failure or (self.until_end and not outcome.is_complete):
@@ -88,14 +91,14 @@ class QueryEngine(WatchingEngine):
 
     async def _stop(self) -> None:
         give_up_s = monotonic_s() + GOODBYES_S
-        while self._until_end and not self._watch.are_all_over and monotonic_s() < give_up_s:
+        while self._until_end and not self._watch.are_all_at_their_end and monotonic_s() < give_up_s:
             await asyncio.sleep(PAUSE_S)
         self.done.set()
 
     async def close(self) -> None:
         try:
             await self._tasks.close()
-            await self.finish(is_complete=self._watch.are_all_over)
+            await self.finish(is_complete=self._watch.are_all_at_their_end)
         finally:
             await self.close_watch()
         if self.failure is not None:
@@ -116,10 +119,11 @@ def stream(
     """The StreamingQuery."""
     at_once = tasks_for(program, spark, tasks)
     until_end = has_end(until)
-    watch = Run(QueryEngine(program, properties, run_id, until_end=until_end), metrics)
+    engine = QueryEngine(program, properties, run_id, until_end=until_end)
+    watch = Run(engine, metrics)
     try:
         cells = shared_out(Layout(program), at_once)
-        shares = Shares(program, properties, watch.run_id, until_end, cells, CLOCK.now().wall_ms, tenure)
+        shares = Shares(program, properties, watch.run_id, until_end, cells, CLOCK.now().wall_ms, tenure, engine.began)
         source = spark.readStream.format("rate-micro-batch")
         rows = source.options(rowsPerBatch=len(cells), numPartitions=len(cells)).load()
         held = rows.mapInArrow(shares.tables, SCHEMA)

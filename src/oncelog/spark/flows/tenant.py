@@ -15,7 +15,7 @@ from oncelog.flow.errors import FlowFailed
 from oncelog.flow.formats import Tenancy
 from oncelog.flow.program import Program
 from oncelog.runner.batch_encoding import wait_for_loops
-from oncelog.runner.engine import Engine, Share
+from oncelog.runner.engine import Engine, JournalEnds, Share
 from oncelog.runner.run import Run
 
 MOST_TRIES: Final = 1_000  # of one task, by Spark
@@ -43,6 +43,7 @@ class Tenant:
     start: str
     stopped: Sequence[tuple[str, int]] = ()  # of all cells
     tenure_s: float = 0.0  # for as long, where it had to wait for its slot until much of its time was over
+    began: JournalEnds = field(default_factory=dict)
 
     def __call__(self, _: int) -> str:
         outcome, _stages = self.hold(tells_at_once=True)
@@ -55,7 +56,8 @@ class Tenant:
         if self.yields_until_s:
             wait_for_loops()  # while the one before it is at work
         tenancy = Tenancy(self.started_ms, self.attempt * MOST_TRIES + _tries())
-        share = Share(self.cells, tenancy, int(self.yields_until_s * 1000), stopped=self.stopped, start=self.start)
+        yields_until_ms = int(self.yields_until_s * 1000)
+        share = Share(self.cells, tenancy, yields_until_ms, stopped=self.stopped, start=self.start, began=self.began)
         engine = Engine(self.program, self.properties, self.run_id, until_end=self.until_end, share=share)
         run = Run(engine)
         with suppress(FlowFailed):  # which is looked at below
