@@ -12,7 +12,8 @@ from oncelog.clock import SystemClock
 from oncelog.flow import FlowRefused, Run
 from oncelog.flow.formats import Tenancy
 from oncelog.runner import run as running
-from oncelog.runner.engine import Engine, Share
+from oncelog.runner.engine import Engine
+from oncelog.runner.share import Share
 from tests.runner.flows import Billing
 from tests.waiting import until
 

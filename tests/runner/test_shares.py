@@ -19,10 +19,11 @@ from oncelog.flow.program import Program
 from oncelog.runner.agreeing import Agreed
 from oncelog.runner.cell_sharing import SharingEngine
 from oncelog.runner.cluster import Cluster
-from oncelog.runner.engine import OUTRANKED, Engine, JournalEnds, Share
+from oncelog.runner.engine import OUTRANKED, Engine
 from oncelog.runner.layout import Layout
 from oncelog.runner.progress import Progress
 from oncelog.runner.run import Run
+from oncelog.runner.share import JournalEnds, Share
 from oncelog.slots.messages import Produce
 from tests.runner.flows import Billing, Owed
 from tests.waiting import until

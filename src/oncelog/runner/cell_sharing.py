@@ -15,9 +15,10 @@ from oncelog.client.door import CONSUMER, Group, consumer_settings, for_role
 from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.flow.formats import Tenancy
 from oncelog.flow.program import Program
-from oncelog.runner.engine import OUTRANKED, Engine, Share
+from oncelog.runner.engine import OUTRANKED, Engine
 from oncelog.runner.life import CLOCK
 from oncelog.runner.run_watching import Wake, WatchingEngine, failures
+from oncelog.runner.share import Share
 from oncelog.slots import AnyPlace
 
 _log: Final = logging.getLogger("oncelog.flow")

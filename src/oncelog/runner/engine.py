@@ -3,9 +3,8 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -28,6 +27,7 @@ from oncelog.runner.holder import CellHolder
 from oncelog.runner.layout import Layout, StageLayout, TopicIds
 from oncelog.runner.life import CLOCK
 from oncelog.runner.progress import Progress
+from oncelog.runner.share import JournalEnds, Share
 from oncelog.runner.told_once import ToldOnce
 from oncelog.runner.unread import Known, Unread, unread
 
@@ -47,22 +47,6 @@ REGISTER_REMEDY: Final = (
     "Start the flow again: the register is made anew, and the journals have all but which runs were finished"
 )
 STOP_SEEN_S: Final = 0.2
-
-
-JournalEnds = Mapping[str, Mapping[int, int]]  # by stage and cell
-
-
-@dataclass(frozen=True)
-class Share:
-    """The cells of a flow that this process holds, while others hold the others."""
-
-    cells: Mapping[str, Collection[int]]  # by stage
-    tenancy: Tenancy
-    yields_until_ms: int = 0  # those who held them before may commit and say goodbye until then
-    follows_all: bool = False  # for the progress of all cells
-    stopped: Collection[tuple[str, int]] = ()  # cells that are held nowhere, until a person has looked at them
-    start: str = ""  # that it is part of: where the register says that this was stopped, it stops
-    began: JournalEnds = field(default_factory=dict)  # when that start was made, where it was before now
 
 
 class Engine:

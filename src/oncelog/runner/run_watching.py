@@ -10,10 +10,11 @@ from oncelog.flow.errors import FlowFailed
 from oncelog.flow.formats import Tenancy
 from oncelog.flow.program import Program
 from oncelog.runner.agreeing import Agreed
-from oncelog.runner.engine import Engine, JournalEnds, Share
+from oncelog.runner.engine import Engine
 from oncelog.runner.layout import Layout
 from oncelog.runner.life import CLOCK
 from oncelog.runner.progress import Progress
+from oncelog.runner.share import JournalEnds, Share
 
 Wake = Callable[[Callable[[], None]], object]
 

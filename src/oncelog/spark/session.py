@@ -23,6 +23,7 @@ from oncelog.cache_folder import NoCacheFolder
 from oncelog.spark.class_archive import archive_of
 from oncelog.spark.conf import UNCHECKED_ARROW, defaults, has_own_logging, is_local, said_by_caller, set_by_user
 from oncelog.spark.java import UNPACKED_PYSPARK, VECTOR_MODULE, ending_unconnected, find_java, launching_home
+from oncelog.spark.quiet import quiet_exceptions
 from oncelog.spark.warm_python import VARIABLES, may_be_warm, warm_python
 from oncelog.spark.watching import is_connect, watch
 
@@ -158,23 +159,8 @@ def _connected(said: Mapping[str, str]) -> Any:
     missing = [package for package in NEEDED_TO_CONNECT if importlib.util.find_spec(package) is None]
     if missing:
         raise SparkMissing(f'Spark Connect needs {", ".join(missing)}: `pip install "oncelog[spark,connect]"`.')
-    _quiet_exceptions()
+    quiet_exceptions()
     return _built(said)
-
-
-def _quiet_exceptions() -> None:
-    """PySpark writes each exception of a query to stderr, with all Java frames, as one line of JSON, and raises it."""
-    from pyspark.logger import PySparkLogger
-
-    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
-    logging.getLogger().addFilter(_is_not_of_py4j)
-
-
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether it is anyone else's. Where the JVM ends in the midst of a call, py4j logs two tracebacks on the root
-    logger, and raises it."""
-    return record.name != "root" or record.module != "java_gateway"
 
 
 # --- starting one -----------------------------------------------------------------------------------------------------
@@ -189,7 +175,7 @@ def _started(said: Mapping[str, str], spark_home: Path) -> Any:
         java_options = UNCHECKED_ARROW if is_local(everything) else []
         if not has_own_logging(known, os.environ, home):
             java_options = [*java_options, f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"]
-            _quiet_exceptions()
+            quiet_exceptions()
         ours["spark.driver.defaultJavaOptions"] = " ".join(java_options)
     # Spark's own bar draws on any stderr; ours knows a terminal from a log.
     if "spark.ui.showConsoleProgress" not in known:

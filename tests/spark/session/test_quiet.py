@@ -9,7 +9,7 @@ import pytest
 from py4j.clientserver import JavaClient, JavaParameters, PythonParameters
 from py4j.java_gateway import GatewayProperty, PythonProxyPool
 
-from oncelog.spark.session import _quiet_exceptions
+from oncelog.spark.quiet import quiet_exceptions
 
 
 @pytest.mark.parametrize("is_quiet", [False, True])
@@ -18,7 +18,7 @@ def test_a_jvm_that_ends_in_the_midst_of_a_call_is_not_logged_too(
 ) -> None:
     monkeypatch.setattr(logging.getLogger(), "filters", [])
     if is_quiet:
-        _quiet_exceptions()
+        quiet_exceptions()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         Thread(target=hung_up, args=[listening], daemon=True).start()
         port = listening.getsockname()[1]

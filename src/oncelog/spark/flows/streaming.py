@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.clock import monotonic_s, wall_s
 from oncelog.flow.errors import FlowFailed
 from oncelog.flow.program import Program
-from oncelog.runner.engine import JournalEnds
 from oncelog.runner.layout import Layout
 from oncelog.runner.life import CLOCK
 from oncelog.runner.run import Run, has_end
 from oncelog.runner.run_watching import Wake, WatchingEngine
+from oncelog.runner.share import JournalEnds
 from oncelog.spark.flows.driving import Cells, shared_out
 from oncelog.spark.flows.starting import tasks_for
 from oncelog.spark.flows.tenant import Tenant

@@ -15,8 +15,9 @@ from oncelog.flow.errors import FlowFailed
 from oncelog.flow.formats import Tenancy
 from oncelog.flow.program import Program
 from oncelog.runner.batch_encoding import wait_for_loops
-from oncelog.runner.engine import Engine, JournalEnds, Share
+from oncelog.runner.engine import Engine
 from oncelog.runner.run import Run
+from oncelog.runner.share import JournalEnds, Share
 
 MOST_TRIES: Final = 1_000  # of one task, by Spark
 LOOKS_EVERY_S: Final = 0.5
