@@ -14,8 +14,10 @@ from oncelog.client.register import topic as keepers
 from oncelog.client.register.partition import Fetched, OutOfRange
 from oncelog.records.read import records_of
 from oncelog.slots.register import Record
+from oncelog.spark.options import sink_options
+from oncelog.spark.sink.due_batch import DueBatch
 from oncelog.spark.sink.errors import MayPass, SinkRefused
-from oncelog.spark.sink.lane import VERSION, VERSION_KEY, topic_of
+from oncelog.spark.sink.lane import VERSION, VERSION_KEY, LaneTask, topic_of
 from oncelog.spark.sink.sink_register import SinkRegister
 from oncelog.spark.sink.state_topic import KIND, StateTopic
 from oncelog.spark.sink.warm_worker import read_on
@@ -144,6 +146,43 @@ def test_a_leader_that_shows_less_than_was_saved_is_not_taken_for_a_checkpoint_t
     register = read_on(cluster, "s", batch=2)
     assert register is not None and register.next_batch == 2
     assert cluster.register("s") is register
+
+
+def test_a_broker_that_has_not_heard_of_the_topic_is_not_taken_for_a_sink_that_lost_its_state() -> None:
+    """Told that it is lost, somebody may begin with another name, and what stands of the batch would stand there
+    twice."""
+    log = Log()
+    log.sink()
+    log.state(1, log.state(0, 0))
+    heard_s, now_s = 1.5, 0.0
+
+    class Behind(LaggingLog):
+        async def partition_count(self) -> int:
+            return int(now_s >= heard_s)
+
+    async def sleep(pause_s: float) -> None:
+        nonlocal now_s
+        now_s += pause_s
+
+    class Lagging(MemoryCluster):
+        def run(self, coroutine: Any) -> Any:
+            return asyncio.run(coroutine)
+
+        def log(self, sink: str) -> StateTopic:
+            patience = Patience(total_s=60.0, lag_s=keepers.UNKNOWN_S)
+            return StateTopic(Behind(log.records, []), KIND, SinkRegister, patience, clock=Clock(lambda: now_s, sleep))
+
+    def due(batch: int) -> DueBatch:
+        options = sink_options({"kafka.bootstrap.servers": "memory:1", "topic": "out", "sink.name": "s"})
+        return DueBatch(options, LaneTask("q", batch, 0), Lagging(World(Random(1)), {}))
+
+    register = due(2).read()
+    assert register is not None and register.next_batch == 2
+    heard_s, now_s = 100.0, 0.0
+    assert due(0).read() is None and now_s == 0.0, "a sink that begins waits for nobody"
+    with pytest.raises(SinkRefused, match="has nothing saved, and the checkpoint runs batch 2"):
+        due(2).begin(due(2).read())
+    assert keepers.UNKNOWN_S <= now_s < keepers.UNKNOWN_S + 1
 
 
 def test_a_topic_of_which_somebody_removed_what_counts_is_not_taken_for_a_new_one() -> None:

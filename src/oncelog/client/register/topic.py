@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
-from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.errors import KafkaError, KafkaException, exception_of
 from oncelog.client.net.retry import CLOCK, UNKNOWN, Clock, NoAnswer, Patience, ask
 from oncelog.client.net.transaction import Transaction
 from oncelog.client.register.partition import MOST_VALUE_BYTES, Log, OutOfRange, TopicLog
@@ -70,8 +70,19 @@ class TopicKeeper(Generic[R]):
     def topic(self) -> str:
         return self._log.topic
 
-    async def exists(self) -> bool:
-        count = await self.patiently(self._log.partition_count)
+    async def exists(self, *, is_expected: bool = False) -> bool:
+        """`is_expected`: a broker that knows of no such topic may lag behind, and is not believed at once."""
+
+        async def counted() -> int:
+            found = await self._log.partition_count()
+            if is_expected and not found:
+                raise exception_of(KafkaError.UNKNOWN_TOPIC_OR_PART, f"topic {self.topic}")
+            return found
+
+        try:
+            count = await self.patiently(counted)
+        except self._kind.missing:
+            return False
         if count > 1:
             raise self._kind.refused(f"topic {self.topic}, for {self._kind.what}, has {count} partitions, not one")
         return count == 1

@@ -27,7 +27,9 @@ class SparkLanes:
     def is_saved(self, batch: int) -> bool:
         connected = cluster(lane_properties(self._options))
         log = connected.log(self._owner.sink)
-        register = connected.run(log.read()) if connected.run(log.exists()) else SinkRegister()
+        is_first = batch == (self._options.first_batch or 0)
+        is_there = connected.run(log.exists(is_expected=not is_first))
+        register = connected.run(log.read()) if is_there else SinkRegister()
         doing = decide(register, self._owner.sink, self._owner.query, batch, self._options.first_batch)
         return doing is Doing.VERIFY
 

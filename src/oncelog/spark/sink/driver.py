@@ -55,7 +55,7 @@ def commit_batch(
     reached(milestones.COMMITTING, sink=sink, batch=batch)
     connected = connected or cluster(lane_properties(options))
     try:
-        register = read_on(connected, sink, batch=batch, back=1) or SinkRegister()
+        register = read_on(connected, sink, batch=batch, back=1, is_expected=True) or SinkRegister()
         committing = _Committing(connected.log(sink), connected.destination, register, lanes, batch)
         connected.run(committing.commit(query, options))
         warn_of_old(connected, lanes)

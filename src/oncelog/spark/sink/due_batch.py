@@ -31,7 +31,9 @@ class DueBatch:
 
     def read(self) -> SinkRegister | None:
         """The register in the topic of the sink; None where there is no such topic."""
-        return read_on(self.connected, self.sink, batch=self.place.batch)
+        batch = self.place.batch
+        is_first = batch == (self.options.first_batch or 0)
+        return read_on(self.connected, self.sink, batch=batch, is_expected=not is_first)
 
     def begin(self, found: SinkRegister | None) -> None:
         """Decide by what was read. A sink that nobody owns is claimed first."""

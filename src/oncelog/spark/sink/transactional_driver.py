@@ -50,7 +50,7 @@ def _commit(options: SinkOptions, connected: Cluster, lanes: Sequence[LaneMessag
     name = _transaction_of(lanes)
     if name is None:  # a batch without rows: one who had written some may have been about to commit them
         name = connected.begin(topic_of(sink), transaction_timeout_ms(options))
-    register = read_on(connected, sink, batch=batch, back=1, to_end=True) or SinkRegister()
+    register = read_on(connected, sink, batch=batch, back=1, to_end=True, is_expected=True) or SinkRegister()
     doing = decide(register, sink, lanes[0].query, batch, options.first_batch, in_transactions=True)
     if doing is Doing.BEGIN or register.owner is None:
         raise SinkRefused(state_lost(sink, batch))

@@ -98,4 +98,4 @@ class TransactionalLane:
         committed."""
         due = self._due
         self._transaction = due.connected.begin(topic_of(due.sink), transaction_timeout_ms(due.options))
-        return read_on(due.connected, due.sink, batch=due.place.batch, to_end=True)
+        return read_on(due.connected, due.sink, batch=due.place.batch, to_end=True, is_expected=True)

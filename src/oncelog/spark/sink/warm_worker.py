@@ -111,12 +111,19 @@ class Cluster:
 
 
 def read_on(
-    connected: Cluster, sink: str, *, batch: int | None = None, back: int = 0, to_end: bool = False
+    connected: Cluster,
+    sink: str,
+    *,
+    batch: int | None = None,
+    back: int = 0,
+    to_end: bool = False,
+    is_expected: bool = False,
 ) -> SinkRegister | None:
     """The register in the sink's topic now; None where there is no such topic. `batch`: the one that is to be run.
-    `to_end`: for a caller that appends nothing before it believes it."""
+    `to_end`: for a caller that appends nothing before it believes it. `is_expected`: for one that would take a missing
+    topic for lost."""
     topic, known = connected.log(sink), connected.register(sink)
-    if known is None and not connected.run(topic.exists()):
+    if known is None and not connected.run(topic.exists(is_expected=is_expected)):
         return None
     # A register is changed while it is read: if that fails half-way, it is to be read anew.
     connected.forget(sink)
