@@ -236,6 +236,34 @@ def test_a_deleted_topic_is_a_loss_or_left_out(raw: RawConnection, topic: str, m
         assert offsets_read(reader, at, end) == [(f"{topic}-a", 0, offset) for offset in (3, 4, 5)]
 
 
+@pytest.mark.parametrize("is_available_now", [False, True])
+def test_what_a_broker_that_lags_does_not_know_of_is_not_read_anew(
+    is_available_now: bool, raw: RawConnection, topic: str, make: MakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        new_topic(raw, f"{topic}-{name}")
+        produce(raw, f"{topic}-{name}", 0, 3)
+    first = make(subscribe=f"{topic}-a,{topic}-b")
+    at = sent(first.latestOffset(sent(first.initialOffset()), ALL))
+    produce(raw, f"{topic}-b", 0, 2)
+    answered = Planner.partitions
+    for chosen in ({"subscribe": f"{topic}-a,{topic}-b"}, {"subscribePattern": f"{topic}-."}):
+        lacks = [f"{topic}-b"]
+
+        def behind(planner: Planner, *, or_fewer: bool, lacks: list[str] = lacks) -> set[AnyPlace]:
+            found = answered(planner, or_fewer=or_fewer)
+            unknown = lacks.pop() if lacks else ""
+            return {place for place in found if place[0] != unknown}
+
+        monkeypatch.setattr(Planner, "partitions", behind)
+        reader = make(failOnDataLoss="false", **chosen)
+        if is_available_now:
+            reader.prepareForTriggerAvailableNow()
+        end = sent(reader.latestOffset(at, ALL))
+        assert offsets_read(reader, at, end) == [(f"{topic}-b", 0, 3), (f"{topic}-b", 0, 4)]
+        assert offsets_read(reader, end, sent(reader.latestOffset(end, ALL))) == []
+
+
 def test_a_topic_that_was_made_anew_is_a_loss_or_read_from_its_beginning(
     raw: RawConnection, topic: str, make: MakeReader
 ) -> None:

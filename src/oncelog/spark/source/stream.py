@@ -116,15 +116,16 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         return self._planner.ends(or_fewer=not self._options.fail_on_data_loss)
 
     def _ends_after(self, before: Positions) -> Ends:
-        """Ends below what was read are asked for again: a broker may lag behind the one that was asked before."""
-        if self._target is not None:
-            return self._target
-        ends = self._ends()
+        """What looks like a loss is asked for again: a broker may lag behind the one that was asked before, and a
+        partition that it does not know of would be read anew from its beginning once it does."""
+        ends = self._ends() if self._target is None else self._target
         for _ in range(self._options.offset_retries):
-            if not _shrunk(before, ends.at):
+            if not (before.at.keys() - ends.at.keys() or _shrunk(before, ends.at) or _remade(before, ends)):
                 break
             self._planner.pause(self._options.offset_retry_ms / 1000)
             ends = self._ends()
+            if self._target is not None:
+                self._target = ends
         return ends
 
     def _starts(self, before: Positions, ends: Ends) -> Offsets:
