@@ -1,6 +1,7 @@
 """The five steps of a sealed batch, stopped anywhere, run again, and run by two at once: in memory."""
 
 import itertools
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -227,6 +228,29 @@ def test_what_cannot_be_removed_is_told_and_does_not_stop_the_query(
     spark(world, 4)
     assert world.log.saved == 3
     assert "0.json is not needed any more and cannot be removed: may not remove 0.json" in caplog.text
+
+
+@pytest.mark.usefixtures("points")
+def test_a_batch_that_cannot_be_sealed_leaves_nothing_however_often_it_is_tried() -> None:
+    """A query that fails on one of its rows is started again and again: what it wrote would fill the disk."""
+    world = World()
+    spark(world, 1)
+    before = set(world.storage.files)
+
+    class Poisoned(Frame):
+        def run(self, numbers: Iterator[int]) -> list[list[str]]:
+            def rows() -> Iterator[list[str]]:
+                yield ["1.0.0"]
+                raise ValueError("a row that cannot be computed")
+
+            return rows()  # type: ignore[return-value]
+
+    for _ in range(3):
+        with pytest.raises(ValueError, match="a row that cannot be computed"):
+            world.driver().run(Poisoned(1), 1)
+        assert set(world.storage.files) == before
+    world.driver().run(Frame(1), 1)
+    assert world.log.saved == 1
 
 
 @pytest.mark.usefixtures("points")

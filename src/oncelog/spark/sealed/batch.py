@@ -182,7 +182,11 @@ class Sealing:
 
     def _seal(self, frame: Any, batch: int, planned: str) -> Manifest:
         folder = folder_name(batch, self.unique())
-        files = self.rows.write(frame, folder)
+        try:
+            files = self.rows.write(frame, folder)
+        except Exception:
+            self._remove(folder)  # unpublished, it would lie there until the batch is sealed: one more for each try
+            raise
         reached(milestones.WRITTEN, batch=batch, folder=folder)
         mine = Manifest(
             query=self.owner.query,
