@@ -1,13 +1,15 @@
 """Lanes and commits on both servers: whatever is run again, every row is there once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
 
 from oncelog.chaos.life import free_ports
 from oncelog.client import Producer, SavedProducer
+from oncelog.client.net.brokers import Brokers
 from oncelog.client.net.metadata import Metadata
 from oncelog.client.saving.resume import check_metadata
 from oncelog.slots import Place
@@ -367,6 +369,23 @@ def test_a_broker_that_lags_behind_costs_an_attempt_and_not_the_batch(
     lagging.append(False)
     sink.run(1, [LEFT[:100]])
     assert values(server, topic) == values_of(LEFT[:100], LEFT[:100])
+
+
+def test_a_topic_that_the_broker_that_is_asked_hears_of_last_gets_its_rows(
+    server: ServerProcess, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one knows it already: the one that made it, or was asked to make it."""
+    refresh, unheard = Brokers.refresh, [topic, topic]
+
+    async def behind(brokers: Brokers, topics: Iterable[str | UUID] | None = None) -> Metadata:
+        found = await refresh(brokers, topics)
+        is_of_the_lanes = not brokers.settings.allow_auto_create_topics
+        return found.without_topics({unheard.pop()}) if is_of_the_lanes and topics == [topic] and unheard else found
+
+    monkeypatch.setattr(Brokers, "refresh", behind)
+    Sink(server, topic).run(0, [LEFT[:100]])
+    assert not unheard
+    assert values(server, topic) == values_of(LEFT[:100])
 
 
 def test_a_topic_that_was_made_again_behind_a_warm_workers_back_gets_no_row(server: ServerProcess, topic: str) -> None:

@@ -162,12 +162,18 @@ class Destination:
             finally:
                 await making.close()
         metadata = await self._brokers.refresh([topic])
+        if _code(metadata, topic) in UNKNOWN:  # the broker that is asked may hear of it later than others
+            metadata = await self._refreshed([topic])
         if not _is_there(metadata, topic):
             self._brokers.forget([topic])
-            known = metadata.topics.get(topic)
-            code = KafkaError.UNKNOWN_TOPIC_OR_PART if known is None else known.error_code
+            code = _code(metadata, topic)
             raise ValueError(f"rows cannot be written to topic {topic!r}: {error_of(code).str()}")
         return metadata
+
+
+def _code(metadata: Metadata, topic: str) -> int:
+    known = metadata.topics.get(topic)
+    return int(KafkaError.UNKNOWN_TOPIC_OR_PART if known is None else known.error_code)
 
 
 def _is_there(metadata: Metadata, topic: str) -> bool:
