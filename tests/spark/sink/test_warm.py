@@ -1,5 +1,6 @@
 """What a process keeps between tasks, and for how long."""
 
+import os
 import threading
 from collections import OrderedDict
 
@@ -43,3 +44,23 @@ def test_settings_that_cannot_be_used_leave_no_thread_behind() -> None:
     with pytest.raises(KafkaException):
         warm_worker.cluster(NOBODY | {"security.protocol": "ssl", "ssl.ca.location": "/nowhere/at/all"})
     assert threads() == before
+
+
+def test_a_forked_process_connects_by_itself() -> None:
+    """Also one that was forked while a thread was about to connect."""
+
+    async def is_alive() -> bool:
+        return True
+
+    parents = warm_worker.cluster(NOBODY)
+    with warm_worker._lock:
+        child = os.fork()
+    if child == 0:
+        is_right = False
+        try:
+            is_right = warm_worker.cluster(NOBODY).run(is_alive())
+        finally:
+            os._exit(0 if is_right else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert warm_worker.cluster(NOBODY) is parents
+    assert parents.run(is_alive())

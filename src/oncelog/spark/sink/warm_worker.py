@@ -4,6 +4,7 @@ Spark uses its workers again, so the next batch's task finds them warm. Nothing 
 says of the log: topics are read on from where they were read to, and a producer goes on as the lane that it is given.
 """
 
+import os
 import threading
 import weakref
 from collections import OrderedDict
@@ -152,7 +153,8 @@ def _close(thread: LoopThread, brokers: Brokers, idle: "list[LaneProducer]") -> 
 
 
 kept: "OrderedDict[frozenset[tuple[str, str]], Cluster]" = OrderedDict()
-_lock: Final = threading.Lock()
+_lock = threading.Lock()
+_of_the_parent: Final[list[Cluster]] = []
 
 
 def cluster(properties: Mapping[str, str]) -> Cluster:
@@ -167,3 +169,16 @@ def cluster(properties: Mapping[str, str]) -> Cluster:
         while len(kept) > MOST_CLUSTERS:
             surplus.append(kept.popitem(last=False)[1])
     return found
+
+
+def _after_fork() -> None:
+    """The child makes its own. The lock may have been held by a thread that is not there; and to end a cluster would
+    close what is the parent's."""
+    global _lock
+    _lock = threading.Lock()
+    _of_the_parent.extend(kept.values())
+    kept.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
