@@ -1,8 +1,9 @@
 """What may stand in a source: transactions, holes, the log's own time, large batches; and what is refused."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
@@ -11,6 +12,9 @@ from oncelog.client import KafkaException
 from oncelog.client.admin import Admin
 from oncelog.client.admin.values import ConfigResource, ResourceType
 from oncelog.client.consumer import range_engine, ranges
+from oncelog.client.net.brokers import Brokers
+from oncelog.client.net.metadata import Metadata
+from oncelog.client.properties import ConsumerSettings, ProducerSettings
 from oncelog.client.types import TopicPartition
 from oncelog.embedded import Server
 from oncelog.records import passing_columns
@@ -20,6 +24,7 @@ from oncelog.spark.copying.copy_planning import Plan
 from oncelog.spark.copying.job import CopyRefused
 from oncelog.spark.copying.lane import Lane
 from oncelog.spark.copying.log import PREFIX
+from oncelog.spark.copying.tasks import outcome_of
 from oncelog.spark.sink.milestones import FIRST_SEND, RESUMED, SENT
 from tests.peers.server_process import ServerProcess
 from tests.raw import RawConnection
@@ -297,6 +302,37 @@ def test_a_source_that_is_not_there_is_told_and_nothing_is_made(
         Copy(server.bootstrap_servers, topic, f"{topic}-copy").run()
     names = {each.name for each in raw.call("metadata", 9, topics=None).topics}
     assert not names & {topic, f"{topic}-copy", f"oncelog.copy.{topic}-{topic}-copy"}
+
+
+def test_a_broker_that_has_not_heard_of_a_topic_does_not_end_a_copy_that_follows(
+    server: ServerProcess, raw: RawConnection, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refresh, unheard = Brokers.refresh, list[str]()
+    is_hidden_from: list[type] = [ConsumerSettings]
+
+    async def behind(brokers: Brokers, topics: Iterable[str | UUID] | None = None) -> Metadata:
+        found = await refresh(brokers, topics)
+        if not unheard or not isinstance(brokers.settings, is_hidden_from[0]):
+            return found
+        brokers.forget({unheard.pop()})
+        return brokers.metadata
+
+    monkeypatch.setattr(Brokers, "refresh", behind)
+    written(raw, source, 0, some(0, 10))
+    copy = Copy(server.bootstrap_servers, source, f"{source}-copy")
+    with Plan(copy.spec) as plan:
+        job = plan.job()
+        unheard += [source] * 2
+        assert not plan.has_grown(job)
+        unheard += [source] * 2
+        assert plan.job() == job
+    (task,) = copy.tasks()
+    is_hidden_from[:] = [ProducerSettings]
+    unheard.append(f"{source}-copy")
+    missed = outcome_of(task)
+    assert missed.may_pass and "is not there any more" in missed.failure
+    assert not unheard and not outcome_of(task).failure
+    assert records(server.bootstrap_servers, f"{source}-copy") == some(0, 10)
 
 
 @pytest.mark.parametrize("which", ["SOURCE", "DEST"])

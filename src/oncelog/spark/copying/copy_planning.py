@@ -70,14 +70,14 @@ class Plan:
     def job(self) -> Job:
         """Both topics as they are; the destination is made where it is not there."""
         spec = self._spec
-        source = self._source.find(spec.source_topic)
+        source = self._source.find(spec.source_topic, is_expected=True)
         if source is None:
             raise CopyRefused(f"there is no topic {spec.source_topic} on {self._source.servers}")
         configs = self._source.configs(spec.source_topic)
         destination = self._destination.find(spec.destination_topic)
         if destination is None:
             self._destination.create(spec.destination_topic, source.partition_count, configs.kept())
-            destination = self._destination.find(spec.destination_topic)
+            destination = self._destination.find(spec.destination_topic, is_expected=True)
         if destination is None:
             raise CopyRefused(f"topic {spec.destination_topic} was made, and is not there")
         _check(source, destination)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from oncelog.client import KafkaException
-from oncelog.client.door import is_retriable
+from oncelog.client.door import TopicMissing, is_retriable
 from oncelog.spark.copying.job import Copied, CopyFailed, CopyRefused, Order, SparkGone, Task
 from oncelog.spark.copying.lane import BadState, Lane
 from oncelog.spark.jobs import is_gone, is_of_spark, lines, words_of
@@ -39,7 +39,8 @@ def outcome_of(task: Task) -> Outcome:
         return Outcome(failure=str(refused))
     except KafkaException as failure:
         error = failure.error
-        return Outcome(failure=error.str(), may_pass=error.retriable() or is_retriable(error.code()))
+        may_pass = isinstance(failure, TopicMissing) or error.retriable() or is_retriable(error.code())
+        return Outcome(failure=error.str(), may_pass=may_pass)
 
 
 def outcomes(spark: Any, tasks: Sequence[Task]) -> list[Outcome]:

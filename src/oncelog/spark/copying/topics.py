@@ -1,6 +1,7 @@
 """One cluster, asked and told about topics by the driver."""
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from oncelog.client import KafkaError, KafkaException, NewTopic
@@ -19,6 +20,7 @@ from oncelog.client.door import (
     create_topics,
     describe_configs,
     end_offsets,
+    exception_of,
     kafka_pid,
     warm,
 )
@@ -31,6 +33,7 @@ T = TypeVar("T")
 REQUEST_MS: Final = 30_000
 CREATE_MS: Final = 30_000
 PATIENCE: Final = Patience(60.0, 0.2)
+LAGGING: Final = replace(PATIENCE, lag_s=3.0)  # so long a broker may not have heard of a topic
 CLUSTER_DEFAULT: Final = -1
 # The configurations that say how a topic's records are kept. The rest is of the cluster (replicas, throttles), or
 # would change what is copied: with the log's own time the timestamps would be those of the copy.
@@ -95,9 +98,10 @@ class Topics:
     def servers(self) -> str:
         return ",".join(f"{host}:{port}" for host, port in self._client.settings.bootstrap_servers)
 
-    def find(self, name: str) -> Topic | None:
-        """Asked for with all others, since to name one could make it."""
-        metadata: Metadata = self._asked(lambda brokers: brokers.refresh(None))
+    def find(self, name: str, *, is_expected: bool = False) -> Topic | None:
+        """Asked for with all others, since to name one could make it. `is_expected`: a broker that knows of no such
+        topic may lag behind, and is not believed at once."""
+        metadata = self._told(name, None) if is_expected else self._asked(lambda each: each.refresh(None))
         found = metadata.topics.get(name)
         if found is None or not found.partitions:
             return None
@@ -149,10 +153,24 @@ class Topics:
         return {place.partition: offset for place, offset in self._asked(ask).items()}
 
     def partition_count(self, topic: str) -> int:
-        """The count of partitions as it is now."""
-        metadata: Metadata = self._asked(lambda brokers: brokers.refresh([topic]))
-        found = metadata.topics.get(topic)
+        """The count of partitions as it is now, of a topic that was there before."""
+        found = self._told(topic, [topic]).topics.get(topic)
         return 0 if found is None else len(found.partitions)
 
-    def _asked(self, question: Callable[[Brokers], Coroutine[Any, Any, T]]) -> T:
-        return self._client.ask(lambda: question(self._client.brokers), PATIENCE)
+    def _told(self, topic: str, asked: list[str] | None) -> Metadata:
+        """What brokers say, once they know the topic or are not asked any more."""
+
+        async def ask(brokers: Brokers) -> None:
+            found = (await brokers.refresh(asked)).topics.get(topic)
+            if found is None or not found.partitions:
+                raise exception_of(KafkaError.UNKNOWN_TOPIC_OR_PART, f"topic {topic}")
+
+        try:
+            self._asked(ask, LAGGING)
+        except KafkaException as failure:
+            if failure.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+        return self._client.brokers.metadata
+
+    def _asked(self, question: Callable[[Brokers], Coroutine[Any, Any, T]], patience: Patience = PATIENCE) -> T:
+        return self._client.ask(lambda: question(self._client.brokers), patience)
