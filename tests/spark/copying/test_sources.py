@@ -335,6 +335,24 @@ def test_a_broker_that_has_not_heard_of_a_topic_does_not_end_a_copy_that_follows
     assert records(server.bootstrap_servers, f"{source}-copy") == some(0, 10)
 
 
+def test_a_destination_that_is_away_for_longer_than_records_wait_does_not_end_a_copy_that_follows(
+    server: ServerProcess, raw: RawConnection, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(raw, source, 0, some(0, 10))
+    with own_server() as destination:
+        servers = destination.bootstrap_servers
+        copy = Copy(server.bootstrap_servers, source, source, destination_servers=servers, message_timeout_ms=500)
+        (task,) = copy.tasks()
+
+        def reached(step: str, **facts: Any) -> None:
+            if step == FIRST_SEND:
+                destination.close()
+
+        monkeypatch.setattr(moving, "reached", reached)
+        missed = outcome_of(task)
+        assert missed.failure and missed.may_pass, missed
+
+
 @pytest.mark.parametrize("which", ["SOURCE", "DEST"])
 def test_a_topic_that_was_deleted_and_made_again_is_another_one(
     server: ServerProcess, raw: RawConnection, source: str, which: str

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from oncelog.client import KafkaException
+from oncelog.client import KafkaError, KafkaException
 from oncelog.client.door import TopicMissing, is_retriable
 from oncelog.spark.copying.job import Copied, CopyFailed, CopyRefused, Order, SparkGone, Task
 from oncelog.spark.copying.lane import BadState, Lane
@@ -39,8 +39,8 @@ def outcome_of(task: Task) -> Outcome:
         return Outcome(failure=str(refused))
     except KafkaException as failure:
         error = failure.error
-        may_pass = isinstance(failure, TopicMissing) or error.retriable() or is_retriable(error.code())
-        return Outcome(failure=error.str(), may_pass=may_pass)
+        may_pass = error.retriable() or is_retriable(error.code()) or error.code() == KafkaError._MSG_TIMED_OUT
+        return Outcome(failure=error.str(), may_pass=may_pass or isinstance(failure, TopicMissing))
 
 
 def outcomes(spark: Any, tasks: Sequence[Task]) -> list[Outcome]:
