@@ -1,14 +1,18 @@
 """Positions and producer in one commit, and one owner at a time, on both kinds of server."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from oncelog.client.errors import KafkaError, KafkaException
+from oncelog.client.groups.commits import commit_to_group
 from oncelog.client.net.brokers import Brokers
+from oncelog.client.net.retry import NoAnswer
 from oncelog.client.register.entry import Entry
 from oncelog.client.register.offsets import OffsetsKeeper
 from oncelog.client.saving import BadSavedProducer, SavedProducer, TakenOver
@@ -17,6 +21,7 @@ from tests.client.saving.values import saved_producer
 from tests.raw import RawConnection
 
 Given = Callable[[], Awaitable[None]]
+STORING = "oncelog.client.register.offsets.commit_to_group"
 
 
 def at(offset: int, topic: str) -> list[Entry]:
@@ -122,6 +127,42 @@ async def test_an_owner_that_could_not_look_looks_again_before_it_commits(
     with pytest.raises(TakenOver):
         await late.commit(at(2, group), value(2))
     assert (await fetch_committed(brokers, group, SavedProducer.from_json)).saved == value(1)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_what_an_owner_has_stored_without_hearing_of_it_is_not_taken_for_another_copys(
+    is_cancelled: bool, brokers: Brokers, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its user gives up a commit, as a broker that goes away makes him, and commits what came since."""
+    owner = Ownership(brokers, group, None, SavedProducer.from_json)
+    await owner.commit(at(1, group), value(1))
+
+    async def unheard(*about: Any, **how: Any) -> Any:
+        monkeypatch.setattr(STORING, commit_to_group)
+        await commit_to_group(*about, **how)
+        if is_cancelled:
+            raise asyncio.CancelledError
+        raise NoAnswer(KafkaError(KafkaError._TIMED_OUT))
+
+    monkeypatch.setattr(STORING, unheard)
+    with pytest.raises(asyncio.CancelledError if is_cancelled else KafkaException):
+        await owner.commit(at(2, group), value(2))
+    assert (await fetch_committed(brokers, group, SavedProducer.from_json)).saved == value(2)
+    joins = OffsetsKeeper.join
+    joined: list[OffsetsKeeper] = []
+
+    async def join(keeper: OffsetsKeeper) -> None:
+        joined.append(keeper)
+        await joins(keeper)
+
+    monkeypatch.setattr(OffsetsKeeper, "join", join)
+    await owner.commit(at(3, group), value(3))
+    assert joined, "what is still under way of the former commit is fenced off"
+    held = await fetch_committed(brokers, group, SavedProducer.from_json)
+    assert (held.saved, held.save) == (value(3), 3)
+    await Ownership(brokers, group, held.saved, SavedProducer.from_json).commit(at(4, group), value(4))
+    with pytest.raises(TakenOver):
+        await owner.commit(at(5, group), value(5))
 
 
 async def test_a_commit_without_the_producer_is_refused_while_there_is_an_owner(

@@ -9,6 +9,7 @@ Nobody beats its heart for this: a commit counts as one, the session is as long 
 session ended joins and looks again. Each method asks once; whether again is for the plan to decide.
 """
 
+import asyncio
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -116,8 +117,8 @@ class OffsetsKeeper:
                 raise MetadataTooLarge
             for code in sorted(codes):
                 raise_unless_ok(code)
-        except KafkaException:
-            self.forget()  # whether it was stored is seen when we look
+        except (KafkaException, asyncio.CancelledError):
+            self.forget()  # whether it was stored, or is yet to be, is seen when we look
             raise
 
     async def leave(self) -> None:

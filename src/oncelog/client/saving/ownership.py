@@ -47,6 +47,7 @@ class Ownership(Generic[S]):
         self._limit_bytes = limit_bytes
         self._started_from = started_from  # what the group must hold at first, or somebody else has committed
         self._saves = Register()
+        self._sent: S | None = None  # last; it may be what the group holds, though nobody has heard so
         self._taken_over: TakenOver | None = None  # for good: what it knows is another's history
         self._turn = asyncio.Lock()
 
@@ -68,6 +69,7 @@ class Ownership(Generic[S]):
             return
         save = self._saves.term
         assert save is not None
+        self._sent = saved
         try:
             await self._keeper.commit(entries(save))
         except MetadataTooLarge:
@@ -112,7 +114,9 @@ class Ownership(Generic[S]):
             return Outcome.OTHERS
         if self._saves.outcome(SAVE, held.saved, held.save) is not Outcome.OWN:
             return Outcome.OTHERS  # older than what was known: the group was deleted, or put back
-        return self._saves.outcome(SAVE, saved, mine or held.save + 1)
+        outcome = self._saves.outcome(SAVE, saved, mine or held.save + 1)
+        is_our_last = outcome is Outcome.OTHERS and self._sent is not None and held.saved == self._sent
+        return Outcome.OPEN if is_our_last else outcome  # given up without an answer; this save builds upon it
 
 
 def _fact(save: int, saved: Savable | None) -> Fact:
