@@ -5,8 +5,10 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from oncelog.client import Producer
 from oncelog.spark.options import BadOption, sink_options
 from oncelog.spark.sealed.sealing import sealed
 from oncelog.spark.sink import due_batch, transactional_lane, warm_worker
@@ -21,7 +23,7 @@ from tests.lives.stored import end_offsets
 from tests.peers.committed import all_committed
 from tests.peers.server_process import ServerProcess
 from tests.spark.sink.queries import Query
-from tests.spark.sink.support import Reachable, Rows, Sink, cut, make_topic, numbers, remove_topic, values_of
+from tests.spark.sink.support import Reachable, Rows, Sink, cut, make_topic, numbers, remove_topic, table, values_of
 from tests.waiting import until
 
 PARTITIONS = 4
@@ -161,6 +163,23 @@ def test_an_aborted_batch_keeps_no_reader_waiting(sink: TransactionalSink) -> No
         sink.commit(0, [message])
     sink.write(0, numbers(0, 50))
     sink.shows(numbers(0, 50))
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_task_that_fails_for_good_keeps_no_reader_waiting(sink: TransactionalSink, is_refused: bool) -> None:
+    """Nobody tells the driver of its transaction, and no other attempt may come to end it."""
+    failure = SinkRefused if is_refused else ZeroDivisionError
+    with pytest.raises(failure) as failed, LaneWriter(sink.options, LaneTask(sink.query, 0, 0)) as lane:
+        lane.write(table(numbers(0, 100), partition=pa.array([0] * 100, pa.int32())))
+        until(lambda: end_offsets(sink.servers, sink.topic)[0] > 0, "rows of the batch")
+        lane.write(table(numbers(100, 101), partition=pa.array([-1 if is_refused else 0], pa.int32())))
+        raise ZeroDivisionError  # where the query computes its next rows
+    assert not isinstance(failed.value, MayPass)
+    with Producer({"bootstrap.servers": sink.servers}) as producer:
+        producer.produce(sink.topic, b"behind it", partition=0)
+    until(lambda: sink.seen() == [b"behind it"], "what others wrote meanwhile")
+    sink.write(0, numbers(0, 10))
+    sink.shows(numbers(0, 10), [(b"", b"behind it")])
 
 
 def test_rows_of_a_second_task_are_refused(sink: TransactionalSink) -> None:

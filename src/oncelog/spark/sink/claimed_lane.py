@@ -48,6 +48,9 @@ class ClaimedLane:
     def check_acknowledged(self, began: SavedProducer) -> None:
         """Each row was sent to the topic of the id that was claimed."""
 
+    def give_up(self) -> None:
+        """What was sent stands in its slots, and the next attempt finds it."""
+
     def refusal(self, failure: Exception) -> SinkRefused | None:
         if not isinstance(failure, TopicGone):
             return None

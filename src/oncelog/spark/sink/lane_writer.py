@@ -25,7 +25,7 @@ from oncelog.spark.sink.claimed_lane import ClaimedLane
 from oncelog.spark.sink.deciding import Doing, cannot_begin, cannot_go_on, difference, other_rows
 from oncelog.spark.sink.destination import LAG_S
 from oncelog.spark.sink.due_batch import DueBatch
-from oncelog.spark.sink.errors import SinkRefused, refused
+from oncelog.spark.sink.errors import MayPass, SinkRefused, refused
 from oncelog.spark.sink.hashing import RowHash
 from oncelog.spark.sink.held_producer import HeldProducer
 from oncelog.spark.sink.lane import Json, LaneMessage, LaneTask, SinkState
@@ -71,6 +71,9 @@ class LaneWay(Protocol):
 
     def check_acknowledged(self, began: SavedProducer) -> None:
         """All rows were acknowledged to the producer that went on as `began`."""
+
+    def give_up(self) -> None:
+        """The task has failed, and no other attempt of it need come."""
 
     def refusal(self, failure: Exception) -> SinkRefused | None:
         """The failure in the words of this way, where it has its own."""
@@ -202,6 +205,8 @@ class LaneWriter:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+        if isinstance(error, Exception) and not isinstance(error, MayPass):
+            self._lane.give_up()
 
     # --- what fails
 

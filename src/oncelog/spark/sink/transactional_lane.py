@@ -21,7 +21,7 @@ from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.option_checking import transaction_timeout_ms
 from oncelog.spark.sink.rows import Portion
 from oncelog.spark.sink.sink_register import SinkRegister
-from oncelog.spark.sink.warm_worker import read_on
+from oncelog.spark.sink.warm_worker import Cluster, read_on
 
 # The transaction is not what it was: another attempt began one, or its time was over.
 ENDED: Final = frozenset(
@@ -84,6 +84,12 @@ class TransactionalLane:
         """In a transaction rows go to topics by their names. One that was made again meanwhile has a part of them."""
         self._due.connected.run(self._due.connected.destination.counts(began))
 
+    def give_up(self) -> None:
+        """Who reads what was committed waits for a transaction that is open, and the driver does not know of this one:
+        a task that failed tells it nothing."""
+        if self._transaction is not None:
+            abort(self._due.connected, self._transaction, transaction_timeout_ms(self._due.options))
+
     def refusal(self, failure: Exception) -> SinkRefused | None:
         sink, batch = self._due.sink, self._due.place.batch
         if isinstance(failure, TopicGone):
@@ -99,3 +105,12 @@ class TransactionalLane:
         due = self._due
         self._transaction = due.connected.begin(topic_of(due.sink), transaction_timeout_ms(due.options))
         return read_on(due.connected, due.sink, batch=due.place.batch, to_end=True, is_expected=True)
+
+
+def abort(connected: Cluster, name: TransactionName, timeout_ms: int) -> None:
+    """If anybody answers, and unless another attempt has begun since."""
+    try:
+        connected.run(connected.transaction(name).end(commits=False))
+        connected.begin(name.transactional_id, timeout_ms)  # or its numbers could begin another
+    except KafkaException:
+        pass
