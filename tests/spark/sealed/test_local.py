@@ -173,6 +173,18 @@ def written(folder: Path, *counts: int) -> tuple[SealedFile, ...]:
     return tuple(file for file in files if file is not None)
 
 
+def test_a_damaged_file_is_named_and_not_sent(tmp_path: Path) -> None:
+    """As long as it was, as a power failure may leave it."""
+    file = tasks.write_file(str(tmp_path), 0, iter(batches(3)))
+    assert file is not None
+    path = tmp_path / file.name
+    whole = path.read_bytes()
+    for damaged in (bytes(len(whole)), whole[:-40] + bytes(40)):
+        path.write_bytes(damaged)
+        with pytest.raises(SealedError, match=rf"{file.name} is damaged: .*Nothing of it was sent"):
+            next(tasks.read_file(str(path), 3))
+
+
 def test_few_rows_become_one_file_in_the_order_of_the_partitions(tmp_path: Path) -> None:
     (one,) = joined(str(tmp_path), written(tmp_path, 2, 0, 3))
     assert one.rows == 5

@@ -92,8 +92,14 @@ def write_file(folder: str, partition: int, batches: Iterator[pa.RecordBatch]) -
 
 def read_file(path: str, rows: int) -> Iterator[pa.RecordBatch]:
     """Its batches, as they were written, where they lie in memory."""
-    with pa.memory_map(path) as source, pa.ipc.open_file(source) as reader:
-        batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
+    with pa.memory_map(path) as source:
+        try:
+            with pa.ipc.open_file(source) as reader:
+                batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
+        except (pa.ArrowInvalid, OSError) as error:
+            raise SealedError(
+                f"{path} is damaged: {error}. Nothing of it was sent; bring the file back as it was written"
+            ) from error
         found = sum(batch.num_rows for batch in batches)
         if found != rows:
             raise SealedError(f"{path} holds {found} rows, and its manifest says {rows}: nothing of it was sent")
