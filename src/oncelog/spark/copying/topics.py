@@ -158,7 +158,7 @@ class Topics:
         return 0 if found is None else len(found.partitions)
 
     def _told(self, topic: str, asked: list[str] | None) -> Metadata:
-        """What brokers say, once they know the topic or are not asked any more."""
+        """The metadata, once brokers know the topic or are not asked any more."""
 
         async def ask(brokers: Brokers) -> None:
             found = (await brokers.refresh(asked)).topics.get(topic)

@@ -49,7 +49,7 @@ class ClaimedLane:
         """Each row was sent to the topic of the id that was claimed."""
 
     def give_up(self) -> None:
-        """What was sent stands in its slots, and the next attempt finds it."""
+        """Nothing is taken back: what was sent stands in its slots, and the next attempt finds it."""
 
     def refusal(self, failure: Exception) -> SinkRefused | None:
         if not isinstance(failure, TopicGone):

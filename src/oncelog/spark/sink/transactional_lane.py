@@ -85,8 +85,8 @@ class TransactionalLane:
         self._due.connected.run(self._due.connected.destination.counts(began))
 
     def give_up(self) -> None:
-        """Who reads what was committed waits for a transaction that is open, and the driver does not know of this one:
-        a task that failed tells it nothing."""
+        """End the transaction, which keeps readers of committed records waiting: the driver does not know of it, as a
+        task that failed tells it nothing."""
         if self._transaction is not None:
             abort(self._due.connected, self._transaction, transaction_timeout_ms(self._due.options))
 

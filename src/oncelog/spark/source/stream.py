@@ -116,8 +116,8 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         return self._planner.ends(or_fewer=not self._options.fail_on_data_loss)
 
     def _ends_after(self, before: Positions) -> Ends:
-        """What looks like a loss is asked for again: a broker may lag behind the one that was asked before, and a
-        partition that it does not know of would be read anew from its beginning once it does."""
+        """The ends, asked for again where they look like a loss: a broker may lag behind the one that was asked before,
+        and a partition that it does not know of would be read anew from its beginning once it does."""
         ends = self._ends() if self._target is None else self._target
         for _ in range(self._options.offset_retries):
             if not (before.at.keys() - ends.at.keys() or _shrunk(before, ends.at) or _remade(before, ends)):
