@@ -48,6 +48,14 @@ class Guarded:
 
         self.server.call(run)
 
+    def pass_unseen(self, ahead_ms: int) -> None:
+        """The clock alone, as where the loop has not come to what waits for its time."""
+
+        def run() -> None:
+            self.clock.ahead_ms += ahead_ms
+
+        self.server.call(run)
+
     def connected(self) -> RawConnection:
         return RawConnection(self.address)
 

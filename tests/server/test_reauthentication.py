@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import struct
 import weakref
 from collections.abc import Iterator
@@ -65,6 +66,27 @@ def test_a_proof_that_is_over_ends_the_connection_with_its_next_request(brief: G
     assert brief.metrics[3] == before[3] + 1
 
     assert brief.metrics[1] == before[1], "an end is no failure"
+
+
+@pytest.mark.parametrize(
+    ("request_name", "version", "values"),
+    [
+        ("metadata", 9, {"topics": [], "allow_auto_topic_creation": False}),
+        ("api_versions", 3, {"client_software_name": "x", "client_software_version": "1"}),
+        ("sasl_authenticate", 2, {"auth_bytes": b""}),
+    ],
+)
+def test_a_request_that_comes_before_the_loop_looks_at_the_end_is_no_accident(
+    brief: Guarded, caplog: pytest.LogCaptureFixture, request_name: str, version: int, values: dict[str, Any]
+) -> None:
+    before = brief.metrics
+    with brief.connected() as raw:
+        prove(raw, ANN, PASSWORD)
+        brief.pass_unseen(3_600_000)
+        raw.ask(request_name, version, **values)
+        assert_closed(raw)
+    assert brief.metrics[3] == before[3] + 1
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
 def test_that_holds_for_a_large_request_too(brief: Guarded) -> None:

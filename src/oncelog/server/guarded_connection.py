@@ -222,8 +222,12 @@ class GuardedConnection(Connection):
     # The proof
 
     def _ask(self, api: Api, request: Any, call: Call) -> Any:
-        if self._gate.state(call.now.monotonic_ms) is State.OPEN:
+        state = self._gate.state(call.now.monotonic_ms)
+        if state is State.OPEN:
             return super()._ask(api, request, call)
+        if state is State.ENDED:  # it came when the time was over and nobody had looked yet
+            self._refuse(self._why_ended())
+            return None
         if api.key == SASL_HANDSHAKE:
             return begun(self._shake_hands(request.mechanism, call))
         if api.key == SASL_AUTHENTICATE:
