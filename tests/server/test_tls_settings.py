@@ -1,6 +1,8 @@
 """What is wrong with the settings of TLS is said at the start, in words, and never with a key or a password."""
 
+import errno
 import logging
+import os
 import re
 import time
 from collections.abc import Callable
@@ -11,9 +13,10 @@ import pytest
 
 from oncelog.clock import ManualClock
 from oncelog.first_steps.certificates import make_authority, sign_server
+from oncelog.server import tls_context
 from oncelog.server.endpoints import Endpoint
 from oncelog.server.settings_reading import read_settings
-from oncelog.server.tls import REMIND_MS, Tls
+from oncelog.server.tls import AGAIN_MS, REMIND_MS, Tls
 from oncelog.settings import SettingsError
 from tests.client.net.certificates import PASSWORD
 from tests.logged import messages
@@ -246,6 +249,55 @@ def test_what_is_put_in_the_place_of_the_files_counts_for_new_connections(
         found.look()
     assert found.context is not before
     assert "new connections get the certificate" in caplog.text
+
+
+def test_a_file_that_gets_its_rights_behind_its_content_is_read_then(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "keystore.pem"
+    path.write_text(Path(world.keystore).read_text())
+    found = tls(f"ssl.keystore.location={path}")
+    before = found.context
+    path.write_text(Path(keystore(world.client)).read_text())
+    with monkeypatch.context() as forbidden:
+        forbidden.setattr(tls_context, "open", refusing(errno.EACCES), raising=False)
+        found.look()
+    assert found.context is before
+    changed_ns = path.stat().st_ctime_ns
+    while path.stat().st_ctime_ns == changed_ns:  # the kernel's clock has ticks
+        path.chmod(0o640)
+    found.look()
+    assert found.context is not before
+
+
+@pytest.mark.parametrize("what", ["open", "memfd_create"])
+def test_what_could_not_be_read_for_want_of_files_is_read_again(
+    what: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if what == "memfd_create" and not hasattr(os, what):
+        pytest.skip("there is no such file in memory here")
+    path, clock = tmp_path / "keystore.pem", ManualClock(int(time.time() * 1000))
+    path.write_text(Path(world.keystore).read_text())
+    found = tls(f"ssl.keystore.location={path}", clock=clock)
+    before = found.context
+    path.write_text(Path(keystore(world.client)).read_text())
+    with monkeypatch.context() as full:
+        full.setattr(tls_context if what == "open" else os, what, refusing(errno.EMFILE), raising=False)
+        found.look()
+    assert found.context is before
+    assert "stays in use, since the new files cannot be used" in caplog.text and "Too many open files" in caplog.text
+    found.look()
+    assert found.context is before
+    clock.advance(AGAIN_MS)
+    found.look()
+    assert found.context is not before
+
+
+def refusing(number: int) -> Callable[..., Any]:
+    def refuse(*arguments: object, **keywords: object) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    return refuse
 
 
 @pytest.mark.parametrize(("days", "told"), [(40, "is over since"), (-10, "begins in 9 days")])

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Iterable
 from typing import Final
 
-from oncelog.clock import DAY_MS, Clock
+from oncelog.clock import DAY_MS, HOUR_MS, Clock
 from oncelog.security.certificates import BadCertificate, read_certificate
 from oncelog.security.principal_mapping import NoRule, PrincipalMapping
 from oncelog.server.endpoints import Endpoint
@@ -19,10 +19,11 @@ from oncelog.settings import SettingsError
 logger = logging.getLogger(__name__)
 
 LOOK_MS: Final = 5_000
+AGAIN_MS: Final = HOUR_MS  # what could not be used may have been for want of something else: a file to open, memory
 REMIND_MS: Final = DAY_MS
 KNOWN_NAMES: Final = 1024  # of certificates that are mapped already
 
-Signature = tuple[tuple[int, int, int] | None, ...]
+Signature = tuple[tuple[int, ...] | None, ...]
 
 
 class Refused(Exception):
@@ -40,7 +41,7 @@ class Tls:
         self._users: dict[bytes, str | Refused] = {}
         self._seen = self._look_at_files()
         self._current = make_context(endpoint.name, self._settings, self._client_auth)
-        self._waits_until_ms: int | None = None  # for the beginning of a certificate that was put there too soon
+        self._waits_until_ms: int | None = None  # where what was put there cannot be used yet
         self._reminded_ms: int | None = None
         self._remind()
 
@@ -78,6 +79,7 @@ class Tls:
             try:
                 self._current = self._better(make_context(self._listener, self._settings, self._client_auth), now_ms)
             except SettingsError as why:
+                self._waits_until_ms = self._waits_until_ms or now_ms + AGAIN_MS
                 logger.error("the certificate of before stays in use, since the new files cannot be used: %s", why)
             else:
                 self._reminded_ms = None
@@ -118,9 +120,10 @@ def tls_of(endpoints: Iterable[Endpoint], settings: Settings, clock: Clock) -> d
     return found
 
 
-def _signature(path: str) -> tuple[int, int, int] | None:
+def _signature(path: str) -> tuple[int, ...] | None:
+    """With the time of the last change of anything: a file may get its owner and its rights behind its content."""
     try:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

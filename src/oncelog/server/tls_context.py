@@ -113,6 +113,8 @@ def _load_chain(listener: str, context: ssl.SSLContext, settings: Settings) -> l
             context.load_cert_chain(path, password=password or "")
     except ssl.SSLError as error:
         raise SettingsError(f"{where}: {_why_not_loaded(error, keys[0])}") from None
+    except OSError as error:
+        raise SettingsError(f"{where}: it cannot be handed to OpenSSL: {error.strerror or error}") from None
     except ValueError:
         raise SettingsError(f"{where}: ssl.key.password is longer than OpenSSL takes") from None
     return chain
