@@ -46,6 +46,17 @@ def test_a_leased_producer_and_one_of_kafka_are_told(oncelog: Oncelog, server: S
     assert table[2] == [topic, "1", "1d", "1", "1", "65536", "0.0015%"]
 
 
+def test_a_producer_with_a_time_outside_of_the_calendar_is_told(oncelog: Oncelog, server: Server, topic: str) -> None:
+    far_ms = 2**62
+    oncelog("topics alter", topic, "-c", f"message.timestamp.after.max.ms={2**63 - 1}")
+    with RawConnection(server.bootstrap_servers) as raw:
+        pid, epoch = raw.init_producer_id()
+        theirs = batch([b"a"], timestamp_ms=far_ms, pid=pid, epoch=epoch, sequence=0)
+        assert raw.produce(topic, 1, theirs).error_code == 0
+    assert [each["last_timestamp_ms"] for each in oncelog("producers", topic, "-J").json] == [far_ms]
+    assert str(far_ms) in oncelog("producers", topic).lines[1]
+
+
 def test_a_lease_that_is_over_is_remembered_and_no_longer_alive(oncelog: Oncelog, server: Server, topic: str) -> None:
     oncelog("produce", "-t", topic, "-p", "1", stdin=b"a\n")
     partition = server.broker.topics.partition(topic, 1)

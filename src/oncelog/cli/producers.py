@@ -95,4 +95,9 @@ def _row(
 def _time(ms: int | None) -> str | None:
     from datetime import UTC, datetime
 
-    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if ms is None:
+        return None
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError):  # far outside of our calendar: the producer chose it
+        return str(ms)
