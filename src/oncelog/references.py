@@ -79,6 +79,13 @@ def properties(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
         yield _unescape(name), _unescape(rest[0] if rest else "")
 
 
+def name_in(text: str) -> str:
+    """The beginning of a text that is no NAME=VALUE, for an error: behind a colon or a space may stand a secret, as in
+    Java's .properties."""
+    name = re.split(r"[\s:]", text.strip(), maxsplit=1)[0]
+    return name or text
+
+
 def _unescape(text: str) -> str:
     def one(match: re.Match[str]) -> str:
         body = match[1]

@@ -195,6 +195,7 @@ def test_what_a_group_has_stored_is_read_from_without_joining_it(oncelog: Oncelo
         (["-t", "{topic}", "-X", "fetch.min.byte=1"], 2, 'the nearest known one is "fetch.min.bytes"'),
         (["-t", "{topic}", "-X", "fetch.min.bytes=x"], 2, 'Invalid value for configuration property "fetch.min.bytes"'),
         (["-t", "{topic}", "-X", "oops"], 2, "-X oops: expected NAME=VALUE"),
+        (["-t", "{topic}", "-X", "sasl.password:hunter2"], 2, "-X sasl.password: expected NAME=VALUE"),
         (["-t", "{topic}", "-p", "3"], 1, "has the partitions 0 to 2, not 3"),
         (["-t", "{topic}", "-p", "0", "-o", "9"], 1, "[0] has the offsets 0 to 5, not 9"),
         (

@@ -213,6 +213,7 @@ def test_an_impossible_value_is_refused_with_what_is_allowed(given: str, allowed
         ),
         (["num.partitions=1", "num.partitions=2"], "given twice"),
         (["num.partitions"], "expected name=value"),
+        (["ssl.key.password:hunter2"], "ssl.key.password: expected name=value"),
         (["listeners=here"], "expected NAME://HOST:PORT"),
         (["listeners="], "at least one"),
         (["listeners=PLAINTEXT://:70000"], "expected NAME://HOST:PORT"),

@@ -306,5 +306,7 @@ def retire(to: Connecting, form: str, is_tried: bool, node: int) -> None:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise click.UsageError(f"--set {text}: expected KEY=VALUE")
+        from oncelog.references import name_in
+
+        raise click.UsageError(f"--set {name_in(text)}: expected KEY=VALUE")
     return name.strip(), value.strip()

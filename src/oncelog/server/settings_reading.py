@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from oncelog.references import properties, resolved
+from oncelog.references import name_in, properties, resolved
 from oncelog.security.acls import principals_of
 from oncelog.server.endpoints import check_reach, endpoints
 from oncelog.server.listener_settings import listener_conflicts
@@ -245,7 +245,7 @@ def _pairs(given: Iterable[str] | Mapping[str, str], problems: list[str]) -> dic
         name, equals, text = each.partition("=")
         name = name.strip()
         if not equals:
-            problems.append(f"{each}: expected name=value")
+            problems.append(f"{name_in(each)}: expected name=value")
         elif pairs.get(name, text) != text:
             problems.append(f"{name} is given twice: {shown(name, pairs[name])} and {shown(name, text)}")
         else:

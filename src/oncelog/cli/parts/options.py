@@ -167,8 +167,9 @@ def _resolved(name: str, value: str) -> str:
 def _pair(where: str, text: str, expected: str = "NAME=VALUE, such as client.id=me") -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        shown = text.split(maxsplit=1)[0] if "password" in text or "secret" in text else text
-        raise click.UsageError(f"{where} {shown}: expected {expected}")
+        from oncelog.references import name_in
+
+        raise click.UsageError(f"{where} {name_in(text)}: expected {expected}")
     return name.strip(), value
 
 
