@@ -9,7 +9,9 @@ from click.testing import CliRunner
 
 from oncelog.chaos.life import free_ports
 from oncelog.cli import main
+from oncelog.cli.doctor import _show
 from oncelog.cluster.stored_documents import change_in_folder
+from oncelog.doctor.finding import ok
 from oncelog.embedded import Server
 from oncelog.security.documents import Kind
 from oncelog.server.secure import AUTHORIZER
@@ -29,6 +31,11 @@ def free_port() -> int:
 def worked_s() -> float:
     """Seconds of a processor, with those of the programs that were asked: others may keep it busy meanwhile."""
     return sum(os.times()[:4])
+
+
+def test_a_certificate_cannot_speak_to_the_terminal_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    _show([ok("listener", "certificate of CN=x\x1b]0;title\x07")])
+    assert "CN=x\\x1b]0;title\\x07" in capsys.readouterr().out
 
 
 def doctor(port: int, *arguments: str) -> Said:

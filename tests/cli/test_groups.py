@@ -70,6 +70,16 @@ def test_members_are_told_and_keep_a_group_from_being_changed(oncelog: Oncelog, 
         assert "has members: stop them first" in said.refusal
 
 
+def test_a_member_cannot_speak_to_the_terminal_by_its_name(oncelog: Oncelog, server: Server, filled: str) -> None:
+    group = f"shown-{filled}"
+    properties = {"bootstrap.servers": server.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
+    with Consumer({**properties, "group.instance.id": "first\x1b]0;title\x07"}) as consumer:
+        consumer.subscribe([filled])
+        assert consumer.poll(60) is not None
+        refusal = oncelog.run("groups delete", group).refusal
+    assert "first\\x1b]0;title\\x07 may have ended already" in refusal
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_the_protocol_of_a_group_and_its_members_is_told(
     oncelog: Oncelog, server: Server, filled: str, protocol: str

@@ -11,6 +11,7 @@ import click
 
 from oncelog.cli.parts.endings import speaks_to_brokers
 from oncelog.cli.parts.options import ADMIN, DEFAULT_BROKER, SERVERS, Connecting, connecting
+from oncelog.printable import printable
 
 if TYPE_CHECKING:
     from oncelog.doctor.finding import Finding
@@ -117,7 +118,8 @@ def _show(findings: "Sequence[Finding]") -> None:
     colors = {Verdict.OK: "green", Verdict.NOTE: "yellow", Verdict.MISSING: "red"}
     for each in findings:
         mark = click.style(f"{each.verdict:<8}", fg=colors[each.verdict])
-        click.echo(f"{mark} {each.name:<{NAME_WIDTH}} {each.words}")
+        # A certificate that nobody vouches for says its own name.
+        click.echo(f"{mark} {each.name:<{NAME_WIDTH}} {printable(each.words)}")
         if each.remedy:
             click.echo(f"{'':{NAME_WIDTH + 10}}{'->'} {each.remedy}")
     lacking = sum(each.verdict is Verdict.MISSING for each in findings)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 
+from oncelog.printable import printable
+
 if TYPE_CHECKING:
     from oncelog.cli.parts.rules import Given
 
@@ -33,8 +35,8 @@ T = TypeVar("T")
 
 
 def failure(words: str) -> click.ClickException:
-    """`Error: ...` on one line, and exit code 1."""
-    return click.ClickException(" ".join(words.split("\n")))
+    """`Error: ...` on one line, and exit code 1. There may be names in it that other clients chose."""
+    return click.ClickException(printable(" ".join(words.split("\n"))))
 
 
 def speaks_to_brokers(body: Callable[P, T]) -> Callable[P, T]:
