@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click import termui
 
-from oncelog.cli import users
+from oncelog.cli import main, users
 from oncelog.embedded import Server
 from oncelog.security.scram import is_password
 from tests.cli.running import Oncelog
@@ -135,6 +136,20 @@ def test_a_password_comes_from_the_environment_or_is_asked_for(
         found = server.broker.users.now.find("SCRAM-SHA-256", name)
         assert is_password("SCRAM-SHA-256", password, found)
         oncelog("users remove", name)
+
+
+@pytest.mark.parametrize(("pressed", "code"), [(KeyboardInterrupt, 130), (EOFError, 1)])
+def test_ctrl_c_where_a_password_is_asked_for_ends_as_it_does_elsewhere(
+    pressed: type[BaseException], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hidden(words: str) -> str:
+        raise pressed
+
+    monkeypatch.setattr(users, "can_ask", lambda: True)
+    monkeypatch.setattr(termui, "hidden_prompt_func", hidden)
+    with pytest.raises(SystemExit) as end:
+        main(["users", "add", "ann", "--data", str(tmp_path / "data")], prog_name="oncelog")
+    assert end.value.code == code
 
 
 def test_without_a_terminal_one_is_told_how_else_to_give_the_password(tmp_path: Path) -> None:

@@ -71,6 +71,11 @@ class Commands(Pointing):
             raise _one_line(wrong) from wrong
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
+        except click.Abort as given_up:
+            # Where something is asked for, click takes Ctrl-C and the end of the input for the same.
+            if isinstance(given_up.__context__, KeyboardInterrupt):
+                raise SystemExit(INTERRUPTED) from None
+            raise
         except BrokenPipeError:
             # The reader of our output ended early, as `head` does: that is no failure.
             forget_stdout()
