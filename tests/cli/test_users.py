@@ -124,6 +124,27 @@ def test_what_is_no_password(oncelog: Oncelog, options: list[str], words: str) -
     assert words in oncelog.run("users add", "ann", *options).refusal
 
 
+@pytest.mark.parametrize("letter", ["p", "\u00e9", "\u20ac"])
+def test_a_password_is_never_cut_to_its_beginning(oncelog: Oncelog, letter: str) -> None:
+    """Whoever shows all of it would not get in."""
+    longest = letter.encode() * (4096 // len(letter.encode()))
+    assert oncelog.run("users add", "ann", "--password-file", "-", stdin=longest + b"\r\n").code == 0
+    refused = oncelog.run("users add", "ann", "--password-file", "-", stdin=longest + letter.encode() * 9 + b"\n")
+    assert "longer than a password may be: 4,096 bytes" in refused.refusal
+    oncelog("users remove", "ann")
+
+
+def test_a_name_or_a_password_that_is_no_text_is_refused(
+    oncelog: Oncelog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_PASSWORD", "\udcff")
+    refused = oncelog.run("users add", "ann", "--password-env", "SOME_PASSWORD")
+    assert "the variable SOME_PASSWORD is no UTF-8" in refused.refusal
+    monkeypatch.setenv("SOME_PASSWORD", "one")
+    refused = oncelog.run("users add", "\udcff", "--data", str(tmp_path), "--password-env", "SOME_PASSWORD")
+    assert "A user's name must be UTF-8" in refused.refusal
+
+
 def test_a_password_comes_from_the_environment_or_is_asked_for(
     oncelog: Oncelog, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

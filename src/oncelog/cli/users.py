@@ -222,10 +222,8 @@ def _password(name: str, file: Any, variable: str | None) -> str:
         password = os.environ.get(variable, "")
         where = f"the variable {variable}"
     elif file is not None:
-        try:
-            password = file.readline(MOST_PASSWORD_BYTES).decode().rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise click.UsageError("--password-file: its first line is no UTF-8") from None
+        line: bytes = file.readline(MOST_PASSWORD_BYTES + len(b"\r\n"))
+        password = line.decode("utf-8", "surrogateescape").rstrip("\r\n")
         where = "the first line of --password-file"
     else:
         if not can_ask():
@@ -237,7 +235,18 @@ def _password(name: str, file: Any, variable: str | None) -> str:
         where = "the password"
     if not password:
         raise click.UsageError(f"{where} is empty")
+    _refuse_unless_whole(where, password)
     return str(password)
+
+
+def _refuse_unless_whole(where: str, password: str) -> None:
+    """A part of it would be another password, which nobody knows."""
+    if len(password.encode("utf-8", "surrogateescape")) > MOST_PASSWORD_BYTES:
+        raise click.UsageError(f"{where} is longer than a password may be: {MOST_PASSWORD_BYTES:,} bytes")
+    try:
+        password.encode()
+    except UnicodeEncodeError:
+        raise click.UsageError(f"{where} is no UTF-8") from None
 
 
 def can_ask() -> bool:

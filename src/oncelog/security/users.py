@@ -184,7 +184,11 @@ class Edited:
 def what_is_wrong_with(name: str) -> str | None:
     if not name:
         return "Username must not be empty"
-    if len(name.encode()) > MOST_NAME_BYTES:
+    try:
+        size_bytes = len(name.encode())
+    except UnicodeEncodeError:  # of a command line
+        return "A user's name must be UTF-8"
+    if size_bytes > MOST_NAME_BYTES:
         return f"A user's name may have {MOST_NAME_BYTES} bytes"
     return None
 
