@@ -170,6 +170,15 @@ def test_a_certificate_is_for_every_name_of_the_machine() -> None:
     assert {"10.1.2.3", "log.example"} <= told
 
 
+@pytest.mark.parametrize("host", ["0:0:0:0:0:0:0:1", "2001:DB8::1", "::ffff:10.1.2.3", "fe80::1%eth0"])
+def test_an_address_is_found_in_it_again_however_it_is_written(host: str, tmp_path: Path) -> None:
+    """Otherwise each look makes another certificate."""
+    names = names_of([Endpoint("SASL_SSL", "SASL_SSL", host, 9092, None, None)])
+    folder = SecureFolder(str(tmp_path))
+    assert folder.make_certificates(names, NOW_MS)
+    assert not folder.make_certificates(names, NOW_MS)
+
+
 def test_openssl_takes_it_for_good(tmp_path: Path) -> None:
     folder = SecureFolder(str(tmp_path))
     folder.make_certificates(frozenset({"localhost", "::1"}), int(time.time() * 1000))

@@ -6,6 +6,7 @@ client.properties               how oncelog's commands, librdkafka and kcat get 
 java.properties                 the same for Java's tools: --command-config java.properties
 """
 
+import ipaddress
 import logging
 import os
 import secrets
@@ -155,7 +156,15 @@ def names_of(endpoints: list[Endpoint]) -> frozenset[str]:
             found.add(endpoint.host)
         else:
             found |= _addresses()
-    return frozenset(name.partition("%")[0] for name in found if _is_name(name))
+    return frozenset(_as_certificates_have_it(name.partition("%")[0]) for name in found if _is_name(name))
+
+
+def _as_certificates_have_it(name: str) -> str:
+    """Of an address they keep the bytes: another spelling of it would never be found in one."""
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name
 
 
 def _is_name(name: str) -> bool:
