@@ -8,10 +8,12 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from cryptography.hazmat.primitives import serialization
 
 import oncelog
 from oncelog.cli import main
@@ -20,6 +22,7 @@ from oncelog.client.admin import AdminClient
 from oncelog.clock import DAY_MS
 from oncelog.cluster.stored_documents import change_in_folder
 from oncelog.embedded import open_broker
+from oncelog.first_steps import files
 from oncelog.first_steps.certificates import ends_ms, make_authority, names_in, sign_server
 from oncelog.first_steps.files import RENEW_MS, SecureFolder, names_of, write_private
 from oncelog.first_steps.secured import SecuredService
@@ -230,6 +233,75 @@ def test_whom_clients_trust_has_signed_it_also_where_its_file_was_gone(tmp_path:
     (tmp_path / "authority.pem").unlink()
     assert folder.make_certificates(names, now_ms)
     assert is_trusted(tmp_path) and not folder.make_certificates(names, now_ms)
+
+
+def encrypted(key: bytes) -> bytes:
+    read = serialization.load_pem_private_key(key, None)
+    kind = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return read.private_bytes(*kind, serialization.BestAvailableEncryption(b"x"))
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "told"),
+    [
+        ("server.pem", lambda data: b"", "server.pem is not, or no longer, the certificate"),
+        ("server.pem", lambda data: data[:300], "server.pem is not, or no longer, the certificate"),
+        ("server.pem", lambda data: data[300:], "server.pem is not, or no longer, the certificate"),
+        ("server.pem", lambda data: make_authority(NOW_MS).certificate, "server.pem is not, or no longer, the certifi"),
+        ("authority.pem", lambda data: b"", "restore them, or take both away"),
+        ("authority.pem", lambda data: data[:300], "restore them, or take both away"),
+        ("authority.pem", lambda data: make_authority(NOW_MS).certificate, "restore them, or take both away"),
+        ("authority.key", lambda data: b"", "restore them, or take both away"),
+        ("authority.key", encrypted, "restore them, or take both away"),
+        ("authority.key", lambda data: make_authority(NOW_MS).key, "restore them, or take both away"),
+    ],
+)
+def test_a_file_that_is_damaged_is_named_and_left_alone(
+    name: str, harm: Callable[[bytes], bytes], told: str, tmp_path: Path
+) -> None:
+    folder, names, now_ms = SecureFolder(str(tmp_path)), frozenset({"localhost"}), int(time.time() * 1000)
+    folder.make_certificates(names, now_ms)
+    path = tmp_path / name
+    harmed = harm(path.read_bytes())
+    path.write_bytes(harmed)
+    more = names | {"log.example"} if name == "authority.key" else names  # it is read where something is to be signed
+    with pytest.raises(SettingsError, match=told):
+        folder.make_certificates(more, now_ms)
+    assert path.read_bytes() == harmed
+    for gone in tmp_path.glob(f"{name.partition('.')[0]}.*"):  # as it is told
+        gone.unlink()
+    assert folder.make_certificates(more, now_ms) and is_trusted(tmp_path)
+
+
+@pytest.mark.parametrize("lost", ["authority.pem", "authority.key"])
+@pytest.mark.parametrize("written", [0, 1, 2])
+def test_a_crash_between_two_files_leaves_no_key_beside_another_authority(
+    lost: str, written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, names, now_ms = SecureFolder(str(tmp_path)), frozenset({"localhost"}), int(time.time() * 1000)
+    folder.make_certificates(names, now_ms)
+    (tmp_path / lost).unlink()
+    done: list[Path] = []
+
+    def write(path: Path, data: bytes) -> None:
+        if len(done) == written:
+            raise KeyboardInterrupt
+        done.append(path)
+        write_private(path, data)
+
+    with monkeypatch.context() as crashing:
+        crashing.setattr(files, "write_private", write)
+        with pytest.raises(KeyboardInterrupt):
+            folder.make_certificates(names | {"log.example"}, now_ms)
+    folder.make_certificates(names | {"log.example"}, now_ms)
+    assert is_trusted(tmp_path)
+
+
+def test_a_file_for_clients_that_is_no_text_is_named(tmp_path: Path) -> None:
+    folder = SecureFolder(str(tmp_path))
+    folder.client_file.write_bytes(b"# \xe4\nsasl.password=x\n")
+    with pytest.raises(SettingsError, match=r"client.properties is no UTF-8"):
+        folder.password()
 
 
 def test_keys_are_not_shown() -> None:

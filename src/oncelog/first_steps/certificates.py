@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -14,6 +15,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 AUTHORITY_DAYS: Final = 3650
 SERVER_DAYS: Final = 365
 CLOCKS_DIFFER_DAYS: Final = 1  # a client's clock may be behind
+
+
+class Unreadable(Exception):
+    """Not what was made here once."""
+
+
+class UnreadableAuthority(Unreadable):
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +47,8 @@ def make_authority(now_ms: int) -> Pair:
 
 
 def sign_server(authority: Pair, names: Iterable[str], now_ms: int) -> Pair:
-    """`names`: hosts and addresses by which clients reach it."""
-    signer = x509.load_pem_x509_certificate(authority.certificate)
-    signer_key = serialization.load_pem_private_key(authority.key, password=None)
-    assert isinstance(signer_key, ec.EllipticCurvePrivateKey)
+    """`names`: hosts and addresses by which clients reach it. Raises UnreadableAuthority."""
+    signer, signer_key = _read_authority(authority)
     key = ec.generate_private_key(ec.SECP256R1())
     listed = sorted(set(names))
     builder = (
@@ -56,9 +63,24 @@ def sign_server(authority: Pair, names: Iterable[str], now_ms: int) -> Pair:
     return _pair(builder.sign(signer_key, hashes.SHA256()), key)
 
 
+def _read_authority(authority: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    try:
+        certificate = x509.load_pem_x509_certificate(authority.certificate)
+        key = serialization.load_pem_private_key(authority.key, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: somebody has encrypted it
+        raise UnreadableAuthority from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+        raise UnreadableAuthority
+    return certificate, key
+
+
 def names_in(certificate: bytes) -> frozenset[str]:
-    """Hosts and addresses that it is for."""
-    found = x509.load_pem_x509_certificate(certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    """Hosts and addresses that it is for. Raises Unreadable."""
+    try:
+        read = x509.load_pem_x509_certificate(certificate)
+        found = read.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except (ValueError, x509.ExtensionNotFound):
+        raise Unreadable from None
     hosts = found.value.get_values_for_type(x509.DNSName)
     addresses = found.value.get_values_for_type(x509.IPAddress)
     return frozenset((*hosts, *map(str, addresses)))

@@ -17,11 +17,20 @@ from shlex import quote
 from typing import Final
 
 from oncelog.clock import DAY_MS
-from oncelog.first_steps.certificates import Pair, ends_ms, make_authority, names_in, sign_server
+from oncelog.first_steps.certificates import (
+    Pair,
+    Unreadable,
+    UnreadableAuthority,
+    ends_ms,
+    make_authority,
+    names_in,
+    sign_server,
+)
 from oncelog.log.disk import RealDisk
 from oncelog.references import properties
 from oncelog.server.endpoints import WILDCARDS, Endpoint
 from oncelog.server.secure import KEYSTORE, MECHANISM, USER
+from oncelog.settings import SettingsError
 
 logger = logging.getLogger(__name__)
 
@@ -37,16 +46,34 @@ class SecureFolder:
         self.client_file = self.path / "client.properties"
         self.java_file = self.path / "java.properties"
         self.authority_file = self.path / "authority.pem"
+        self._key_file = self.path / "authority.key"
         self._server_file = self.path / KEYSTORE
 
     def make_certificates(self, names: frozenset[str], now_ms: int) -> bool:
-        """Make the certificates that are missing or near their end; whether the server's is a new one."""
+        """Make the certificates that are missing or near their end; whether the server's is a new one. Raises
+        SettingsError for a file that nobody can read any more: it is not for us to take it away."""
         self.path.mkdir(0o700, parents=True, exist_ok=True)
+        try:
+            return self._make_certificates(names, now_ms)
+        except UnreadableAuthority:
+            raise SettingsError(
+                f"{self.authority_file} and {self._key_file} are not, or no longer, a certificate and its key: restore "
+                "them, or take both away, and the next start makes others, of which clients on other machines need the "
+                "new certificate"
+            ) from None
+        except Unreadable:
+            raise SettingsError(
+                f"{self._server_file} is not, or no longer, the certificate and the key that were made here: take it "
+                "away, and the next start makes others"
+            ) from None
+
+    def _make_certificates(self, names: frozenset[str], now_ms: int) -> bool:
         if self._server_file.exists():
             there = self._server_file.read_bytes()
-            if self._is_trusted(there) and names <= names_in(there) and ends_ms(there) - now_ms > RENEW_MS:
+            has = names_in(there)
+            if self._is_trusted(there) and names <= has and ends_ms(there) - now_ms > RENEW_MS:
                 return False
-            names |= names_in(there)
+            names |= has
         authority = self.authority(now_ms)  # only now: its key may be kept elsewhere while nothing is to be signed
         made = sign_server(authority, names, now_ms)
         write_private(self._server_file, made.key + made.certificate + authority.certificate)
@@ -54,19 +81,20 @@ class SecureFolder:
 
     def _is_trusted(self, server: bytes) -> bool:
         """Whether clients trust it that have the authority's file as it is."""
-        return self.authority_file.exists() and server.endswith(self.authority_file.read_bytes())
+        authority = self.authority_file.read_bytes() if self.authority_file.exists() else b""
+        return bool(authority) and server.endswith(authority)
 
     def authority(self, now_ms: int) -> Pair:
-        key_file = self.path / "authority.key"
-        if self.authority_file.exists() and key_file.exists():
-            return Pair(self.authority_file.read_bytes(), key_file.read_bytes())
+        if self.authority_file.exists() and self._key_file.exists():
+            return Pair(self.authority_file.read_bytes(), self._key_file.read_bytes())
         if self._server_file.exists():
             logger.warning(
                 "one of the two files of the authority is gone: clients on other machines need the new %s",
                 self.authority_file,
             )
         authority = make_authority(now_ms)
-        write_private(key_file, authority.key)
+        self.authority_file.unlink(missing_ok=True)  # a crash must not leave it beside a key that is not its own
+        write_private(self._key_file, authority.key)
         write_private(self.authority_file, authority.certificate)
         return authority
 
@@ -99,7 +127,11 @@ class SecureFolder:
     def client_properties(self) -> dict[str, str]:
         if not self.client_file.exists():
             return {}
-        return dict(properties(self.client_file.read_text(encoding="utf-8").splitlines()))
+        try:
+            lines = self.client_file.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            raise SettingsError(f"{self.client_file} is no UTF-8: {error}. Mend it: the password is in it") from None
+        return dict(properties(lines))
 
     def write_client_files(self, servers: str, password: str, *, trusts_authority: bool) -> None:
         authority = str(self.authority_file) if trusts_authority else None
