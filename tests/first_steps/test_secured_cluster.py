@@ -8,7 +8,12 @@ import pytest
 import oncelog
 from oncelog.client import Producer
 from oncelog.client.errors import KafkaException
+from oncelog.clock import DAY_MS, ManualClock
 from oncelog.cluster.stored_documents import change_in_folder
+from oncelog.first_steps.certificates import ends_ms, names_in
+from oncelog.first_steps.files import SecureFolder
+from oncelog.first_steps.secured import RENEWAL_LOOK_MS
+from oncelog.first_steps.secured_cluster import SecuredParent
 from oncelog.security.documents import Kind
 from oncelog.server.users import adding, new_credentials
 from tests.cluster.commands import started
@@ -88,3 +93,27 @@ def test_the_command_says_who_gets_in_and_how(tmp_path: Path) -> None:
     (folder / "secure" / "client.properties").unlink()
     said = said_by_the_command(folder, 2)
     assert "nothing here has its password" in said[0] and f"oncelog users remove admin --data {folder}" in said[1]
+
+
+def test_its_certificate_is_renewed_while_it_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock(1_800_000_000_000)
+    names = frozenset({"localhost"})
+    secure = SecureFolder(str(tmp_path / "secure"))
+    secure.make_certificates(names, clock.now().wall_ms)
+    store = secure.path / "server.pem"
+    there = store.read_bytes()
+    parent = SecuredParent(str(tmp_path), 1, {}, clock=clock)
+    try:
+        clock.advance(RENEWAL_LOOK_MS - 1)
+        parent.keep_up()
+        assert store.read_bytes() == there
+        clock.advance(310 * DAY_MS)
+        parent.keep_up()
+        renewed = store.read_bytes()
+        assert ends_ms(renewed) > ends_ms(there) + 300 * DAY_MS and names <= names_in(renewed)
+        store.write_bytes(b"")
+        clock.advance(RENEWAL_LOOK_MS)
+        parent.keep_up()
+    finally:
+        parent.close()
+    assert "the certificate cannot be looked at, or renewed" in caplog.text and "take it away" in caplog.text

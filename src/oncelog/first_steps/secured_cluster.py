@@ -3,21 +3,26 @@
 The user is made where brokers agree, before the first of them is up.
 """
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from oncelog.clock import SystemClock
+from oncelog.clock import Clock, SystemClock
 from oncelog.cluster.parent import Parent
 from oncelog.cluster.stored_documents import change_in_tree
 from oncelog.cluster.tree import Tree, in_session
 from oncelog.first_steps.files import SecureFolder, names_of
 from oncelog.first_steps.greeting import greeting
+from oncelog.first_steps.secured import RENEWAL_LOOK_MS
 from oncelog.security.documents import Change, Document, Kind
 from oncelog.security.users import Users
 from oncelog.server.endpoints import endpoints
 from oncelog.server.secure import AUTHORIZER, FOLDER, KEYSTORE, USER
 from oncelog.server.settings_reading import read_settings
 from oncelog.server.users import adding, new_credentials
+from oncelog.settings import SettingsError
+
+logger = logging.getLogger(__name__)
 
 AGREED_WITHIN_S: Final = 30
 
@@ -31,7 +36,10 @@ class SecuredParent(Parent):
         *,
         addresses: Sequence[str] = (),
         tree: Tree | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        self._clock = clock or SystemClock()
+        self._looked_ms = self._clock.now().monotonic_ms  # at the certificate
         self._secure = SecureFolder(f"{folder}/{FOLDER}")
         given = {
             "ssl.keystore.location": str(self._secure.path / KEYSTORE),
@@ -45,11 +53,14 @@ class SecuredParent(Parent):
         self._given_addresses = addresses
         self._user_count = 0
 
-    def start_tree(self) -> None:
+    def _make_certificates(self) -> None:
         where = ",".join(f"L{place}://{address}" for place, address in enumerate(self._given_addresses))
         protocols = ",".join(f"L{place}:PLAINTEXT" for place in range(len(self._given_addresses)))
         named = {"listeners": where, "listener.security.protocol.map": protocols} if where else {}
-        self._secure.make_certificates(names_of(endpoints(read_settings(named))), SystemClock().now().wall_ms)
+        self._secure.make_certificates(names_of(endpoints(read_settings(named))), self._clock.now().wall_ms)
+
+    def start_tree(self) -> None:
+        self._make_certificates()
         super().start_tree()
         users = self._run(self._change_users(lambda users: users))
         is_known = USER in _names(users)
@@ -64,6 +75,17 @@ class SecuredParent(Parent):
         password = self._secure.password()
         if password is not None:
             self._write_client_files(password)  # with the ports that were free
+
+    def keep_up(self) -> None:
+        super().keep_up()
+        now_ms = self._clock.now().monotonic_ms
+        if now_ms - self._looked_ms < RENEWAL_LOOK_MS:
+            return
+        self._looked_ms = now_ms
+        try:
+            self._make_certificates()  # the brokers look at the file
+        except (OSError, SettingsError) as refusal:
+            logger.error("the certificate cannot be looked at, or renewed: %s", refusal)
 
     def _write_client_files(self, password: str) -> None:
         self._secure.write_client_files(self.bootstrap_servers, password, trusts_authority=True)
