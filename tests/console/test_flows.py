@@ -79,6 +79,9 @@ def test_what_no_flow_has_written_is_told_as_such(shown: Shown, monkeypatch: pyt
     shown.stage.topic("oncelog.flow.damaged")
     shown.stage.send("oncelog.flow.damaged", [Rec(b"no json", b"f1")])
     assert "something else writes to this topic" in shown.view(flow_view, topic="oncelog.flow.damaged")["trouble"]
+    shown.stage.topic("oncelog.flow.deep")
+    shown.stage.send("oncelog.flow.deep", [Rec(b'{"x":' + b"[" * 10_000, b"f1")])
+    assert "something else writes to this topic" in shown.view(flow_view, topic="oncelog.flow.deep")["trouble"]
     monkeypatch.setattr(flows, "MOST_REGISTER_BATCHES", 1)
     shown.stage.send("oncelog.flow.damaged", [Rec(b"{}", b"x")])
     assert "more than is read for this page" in shown.view(flow_view, topic="oncelog.flow.damaged")["trouble"]

@@ -264,6 +264,12 @@ def test_what_is_no_record_of_a_journal_is_refused() -> None:
     assert said in why_it_stops(world)
 
 
+@pytest.mark.parametrize("key", [b"k", b"t"])
+def test_what_nests_deeper_than_can_be_read_is_no_record_of_a_journal(key: bytes) -> None:
+    with pytest.raises(Unreadable, match="is no record of a journal"):
+        decoded(key, b'{"x":' + b"[" * 10_000 + b"]" * 10_000 + b"}")
+
+
 def test_what_is_no_record_of_a_journal_is_named_with_the_offsets_of_its_batch() -> None:
     world = calm()
     at_the_end(world)

@@ -188,7 +188,7 @@ class Kinds:
                     f"{VERSION}: a newer oncelog wrote it. Run that one"
                 )
             entry: Entry = self._decoders[key[:1]].decode(value)
-        except (KeyError, msgspec.MsgspecError) as error:
+        except (KeyError, RecursionError, msgspec.MsgspecError) as error:
             raise Unreadable(
                 f"the record with the key {shown(key)}{where} is no record of a {self._topic} ({error}): something "
                 f"else writes to this topic, or it is damaged. Find out who writes to it, and {self._remedy}"
