@@ -69,7 +69,10 @@ def test_a_member_that_is_interrupted_leaves_and_has_committed_no_more_than_it_w
     assert numbers == set(range(MANY))
 
 
-def test_what_was_read_before_ctrl_c_is_stored(oncelog: Oncelog, topic: str) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_what_was_read_before_a_signal_is_stored(
+    oncelog: Oncelog, topic: str, number: signal.Signals, code: int
+) -> None:
     """Without it, linger would hold it back for a minute."""
     process = oncelog.start("produce", "-t", topic, "-p", "1", "-X", "linger.ms=60000")
     stdin = process.stdin
@@ -83,9 +86,9 @@ def test_what_was_read_before_ctrl_c_is_stored(oncelog: Oncelog, topic: str) -> 
         stdin.write(text)
         stdin.flush()
         until(is_taken, "the pipe to be empty")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     said = ended(process)
-    assert (said.code, said.err) == (130, "")
+    assert (said.code, said.err) == (code, "")
     assert oncelog.consumed(topic) == ["first", "second"]
 
 

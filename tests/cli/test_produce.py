@@ -1,5 +1,6 @@
 """`oncelog produce`: what becomes of lines, files and envelopes."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -113,6 +114,41 @@ def test_an_envelope_is_read_back_as_what_it_was_made_of(
 
 
 # --- what cannot be done
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        '{"payload"\n',
+        '{"payload":"a","partition":7}\n',
+        '{"payload":"a","ts":9007199254740992}\n',
+    ],
+)
+def test_what_stands_before_a_line_that_is_refused_is_stored(oncelog: Oncelog, topic: str, behind: str) -> None:
+    """Whoever mends that line goes on with it."""
+    line = f'{{"topic":"{topic}","payload":"a"}}\n'
+    said = oncelog.run("produce", "-J", "-X", "linger.ms=60000", stdin=(line * 3 + behind + line).encode())
+    assert said.code == 1 and said.refusal
+    assert oncelog.consumed(topic) == ["a"] * 3
+
+
+def test_what_stands_before_a_file_that_cannot_be_read_is_stored(
+    oncelog: Oncelog, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_bytes(b"a")
+    second.write_bytes(b"b")
+    read = Path.read_bytes
+
+    def refuse_second(self: Path) -> bytes:
+        if self == second:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+        return read(self)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse_second)
+    said = oncelog.run("produce", "-t", topic, "-X", "linger.ms=60000", str(first), str(second))
+    assert (said.code, said.refusal) == (1, f"{second}: Permission denied")
+    assert oncelog.consumed(topic) == ["a"]
 
 
 @pytest.mark.parametrize(

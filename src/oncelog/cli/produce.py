@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oncelog.cli.parts.lines import Fixed
     from oncelog.cli.parts.record_sender import RecordSender
 
-# The time that Ctrl-C leaves for records that were read already.
+# The time that Ctrl-C and SIGTERM leave for records that were read already.
 INTERRUPTED_FLUSH_S = 5.0
 REFUSED_FLUSH_S = 5.0
 MANY_LINES = 50_000  # behind this many it is worth loading what sends columns
@@ -119,7 +119,8 @@ def command(
 
 @contextmanager
 def _sender(properties: dict[str, Any], to: Connecting, target: Any, count: int | None) -> "Iterator[RecordSender]":
-    """The sender. Records read before Ctrl-C, or before one that is refused, are still sent, for a while."""
+    """The sender. Records read before Ctrl-C or SIGTERM, or before what is refused or cannot be read, are still sent,
+    for a while."""
     from oncelog.cli.parts.record_sender import RecordSender
     from oncelog.client.errors import KafkaException
 
@@ -127,16 +128,20 @@ def _sender(properties: dict[str, Any], to: Connecting, target: Any, count: int 
     try:
         yield sender
         sender.finish()
-    except KeyboardInterrupt:
-        left = sender.give_up(INTERRUPTED_FLUSH_S)
-        if left:
-            click.echo(f"{left} records were not acknowledged; they may be stored or not", err=True)
+    except (KeyboardInterrupt, SystemExit):
+        _give_up(sender, INTERRUPTED_FLUSH_S)
         raise
-    except KafkaException:
-        sender.give_up(REFUSED_FLUSH_S)  # a record is refused, and those before it are not
+    except (KafkaException, click.ClickException, OSError):
+        _give_up(sender, REFUSED_FLUSH_S)
         raise
     finally:
         sender.close()
+
+
+def _give_up(sender: "RecordSender", timeout_s: float) -> None:
+    left = sender.give_up(timeout_s)
+    if left:
+        click.echo(f"{left} records were not acknowledged; they may be stored or not", err=True)
 
 
 def _produce(sender: "RecordSender", source: Source, fixed: "Fixed") -> None:
