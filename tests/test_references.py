@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.references import resolved
+from oncelog.references import properties, resolved
 from oncelog.server.settings_reading import read_settings
 from oncelog.settings import SettingsError
 
@@ -68,3 +68,7 @@ def test_the_servers_settings_take_them() -> None:
 def test_all_that_are_missing_are_said_at_once() -> None:
     with pytest.raises(SettingsError, match=r"A[\s\S]*B"):
         read_settings(["ssl.key.password=${env:A}", "num.partitions=${env:B}"], {})
+
+
+def test_two_halves_of_a_letter_are_one_as_java_writes_it() -> None:
+    assert dict(properties([r"password=\uD83D\uDE00\u00e9", r"half=\uD83D"])) == {"password": "😀é", "half": "\ud83d"}

@@ -91,4 +91,8 @@ def _unescape(text: str) -> str:
         body = match[1]
         return chr(int(body[1:], 16)) if len(body) == 5 else _ESCAPED.get(body, body)
 
-    return _ESCAPE.sub(one, text)
+    found = _ESCAPE.sub(one, text)
+    if found.isascii():
+        return found
+    # Java writes what lies behind U+FFFF as two halves.
+    return found.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
