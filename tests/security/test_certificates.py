@@ -45,6 +45,14 @@ def test_what_is_no_certificate_is_refused_and_nothing_else_happens(tmp_path: Pa
             raise AssertionError(f"seed {seed}") from error
 
 
+def test_there_is_no_year_0(tmp_path: Path) -> None:
+    """A server that nobody vouches for may say so to who only looks at it (`oncelog doctor`)."""
+    der = der_of(certificate(tmp_path, "/CN=alice"))
+    begins = der.index(b"\x17\x0d")  # as a UTCTime of 13 letters
+    with pytest.raises(BadCertificate, match="a day that is none"):
+        read_certificate(der[:begins] + b"\x18\x0d000001010000Z" + der[begins + 15 :])
+
+
 def field(tag: int, value: bytes) -> bytes:
     return bytes([tag, 0x82]) + len(value).to_bytes(2, "big") + value
 

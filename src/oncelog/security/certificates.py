@@ -103,7 +103,7 @@ def _time_ms(tag: int, value: memoryview) -> int:
     if found is None:
         raise BadCertificate("a time that is none")
     year, month, day, hour, minute, second = (int(part or 0) for part in found.groups())
-    if not (1 <= month <= 12 and 1 <= day <= 31):
+    if not (year and 1 <= month <= 12 and 1 <= day <= 31):
         raise BadCertificate("a day that is none")
     return calendar.timegm((year, month, day, hour, minute, second)) * 1000
 
