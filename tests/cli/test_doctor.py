@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from oncelog.chaos.life import free_ports
 from oncelog.cli import main
-from oncelog.cli.doctor import _show
+from oncelog.cli.doctor import show
 from oncelog.cluster.stored_documents import change_in_folder
 from oncelog.doctor.finding import ok
 from oncelog.embedded import Server
@@ -34,7 +34,7 @@ def worked_s() -> float:
 
 
 def test_a_certificate_cannot_speak_to_the_terminal_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
-    _show([ok("listener", "certificate of CN=x\x1b]0;title\x07")])
+    show([ok("listener", "certificate of CN=x\x1b]0;title\x07")])
     assert "CN=x\\x1b]0;title\\x07" in capsys.readouterr().out
 
 

@@ -58,7 +58,7 @@ def command(
         told = {"version": __version__, "is_ready": is_ready, "findings": [each.to_json() for each in findings]}
         click.echo(json.dumps(told, indent=2))
     else:
-        _show(findings)
+        show(findings)
     raise SystemExit(0 if is_ready else 1)
 
 
@@ -112,7 +112,7 @@ def _of_the_server(listen: str | None, data: str | None, config: Path | None) ->
     yield from asyncio.run(check_listeners(listeners))
 
 
-def _show(findings: "Sequence[Finding]") -> None:
+def show(findings: "Sequence[Finding]") -> None:
     from oncelog.doctor.finding import Verdict
 
     colors = {Verdict.OK: "green", Verdict.NOTE: "yellow", Verdict.MISSING: "red"}
