@@ -169,6 +169,34 @@ def test_processes_that_share_a_run_all_end_where_a_cell_stops_and_the_next_try_
     billing.check_amounts(100)
 
 
+class Once(set[int]):
+    """What is in it is so until somebody has asked."""
+
+    def __contains__(self, value: object) -> bool:
+        if is_found := super().__contains__(value):
+            self.clear()
+        return is_found
+
+
+def has_failed(run: Any) -> bool:
+    try:
+        assert run.await_termination(60)
+    except FlowFailed:
+        return True
+    return False
+
+
+def test_processes_that_share_a_run_end_it_though_a_cell_had_stopped_at_one_of_them(servers: str, topic: str) -> None:
+    """Those that came to the end of what there was without that cell go on when another process has taken it."""
+    billing = Billing(topic, servers)
+    billing.make_topics()
+    billing.send(range(100))
+    flow = billing.in_a_row(Once({8}))
+    runs = [flow.start(billing.properties, share=True, until="end", run_id="noon") for _ in range(3)]
+    assert {has_failed(run) for run in runs} == {True, False}
+    billing.check_amounts(100)
+
+
 def test_members_take_over_from_a_process_whose_clock_was_an_hour_ahead(servers: str, topic: str) -> None:
     billing = Billing(topic, servers)
     billing.make_topics()
@@ -316,6 +344,7 @@ class FakeEngine:
     brokers = outranked_by = None
     are_all_at_their_end = False
     began = NO_ENDS
+    goes_on = False
 
     def __init__(
         self, gate: asyncio.Event, every: "list[FakeEngine]", program: Program, *about: Any, share: Share, **how: Any

@@ -134,6 +134,10 @@ class SharingEngine(WatchingEngine):
             return
         failure = engine.failure
         if failure is None:
+            while self._engine is engine and not engine.goes_on:
+                await asyncio.sleep(POLL_EVERY_S)
+            async with self._changing:
+                await self._take_again(engine)
             return
         if OUTRANKED in str(failure):
             await asyncio.sleep(AGAIN_S)
@@ -144,7 +148,7 @@ class SharingEngine(WatchingEngine):
         self.done.set()
 
     async def _take_again(self, engine: Engine) -> None:
-        """Take again the cells that were taken from it, unless the group has given it others since."""
+        """Take again the cells that were taken from it, or that go on, unless the group has given it others since."""
         if self._engine is not engine:
             return
         await self._let_go()

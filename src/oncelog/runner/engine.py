@@ -265,6 +265,17 @@ class Engine:
         return self.agreed.is_finished or all(each.is_at_its_end for each in self._cells(self.layout.stages))
 
     @property
+    def goes_on(self) -> bool:
+        """Whether what a cell here took for its end is none any more: what had stopped before it is at work again."""
+        return any(
+            each.is_cut and all(other.is_at_its_end or not other.is_over for other in self._before(each))
+            for each in self._every
+        )
+
+    def _before(self, holder: CellHolder) -> list[CellHolder | CellElsewhere]:
+        return [each for mine in holder.stage.inputs for each in self._feeding(mine.topic)]
+
+    @property
     def began(self) -> JournalEnds:
         """The ends of the journals that others write, when this began."""
         return {stage: {each.stage.cell: each.began for each in every} for stage, every in self._elsewhere.items()}

@@ -70,7 +70,7 @@ class CellHolder:
         self._leaves = False
         self._why = ""  # a person has to look at it when it has left
         self._is_paused = False
-        self._is_cut = False  # where its inputs end is no end of its run: a cell that feeds it has stopped
+        self.is_cut = False  # where its inputs end is no end of its run: a cell that feeds it has stopped
 
     @property
     def is_over(self) -> bool:
@@ -80,7 +80,7 @@ class CellHolder:
     def is_at_its_end(self) -> bool:
         """All is done that its run is to do."""
         is_left = self.end is not None and self.end.how is LifeEnd.LEFT
-        return is_left and not self._leaves and not self._is_cut
+        return is_left and not self._leaves and not self.is_cut
 
     @property
     def is_stopped(self) -> bool:
@@ -135,7 +135,7 @@ class CellHolder:
             encode=self._encode,
         )
         self._life = Life(self._cluster, self._cell, self._part, self.ends, self._heard, self._ended)
-        self._life.is_paused, self._life.is_cut = self._is_paused, self._is_cut
+        self._life.is_paused, self._life.is_cut = self._is_paused, self.is_cut
         self._life.begin()
         if self._leaves:
             self._life.leave()
@@ -153,9 +153,9 @@ class CellHolder:
         for index, each in enumerate(self.stage.inputs):
             if each.topic == topic and self.ends[index] is None:
                 self.ends[index] = offset
-                self._is_cut = self._is_cut or is_cut
+                self.is_cut = self.is_cut or is_cut
                 if self._life is not None:
-                    self._life.is_cut = self._is_cut
+                    self._life.is_cut = self.is_cut
                     self._life.end_at(index, offset)
 
     def journal_ends(self, end_offset: int) -> None:
