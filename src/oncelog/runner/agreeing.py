@@ -26,6 +26,9 @@ from oncelog.runner.layout import MOST_LETTERS, Layout, StageLayout, TopicIds, n
 from oncelog.runner.unread import to_read_all
 
 PATIENCE_MS: Final = 60_000
+REGISTER_REMEDY: Final = (
+    "Start the flow again: the register is made anew, and the journals have all but which runs were finished"
+)
 KIND: Final = RegisterKind(
     what="the flow's register",
     refused=FlowRefused,

@@ -33,6 +33,7 @@ class CellElsewhere:
         self.is_at_its_end = False
         self._is_held_nowhere = self._is_cut = is_stopped
         self.began = journal_end if began is None else began
+        self.why = ""  # it has stopped
         self.commit: Commit | None = None
         self.began_at = [each.log_start for each in stage.inputs]  # where its inputs stood when it was first looked at
         self.lives = 0  # in this process
@@ -74,10 +75,12 @@ class CellElsewhere:
             _log.warning("%s: offset %d of its journal is passed over: %s", self.stage.title, offset, why)
             return
         if isinstance(entry, TakeOver):
-            self._is_cut = self._is_held_nowhere
+            self._is_cut, self.why = self._is_held_nowhere, ""
         if isinstance(entry, Goodbye):
             self.is_at_its_end = self.is_at_its_end or entry.ended == self._run
-            self._is_cut = self._is_cut or (offset >= self.began and (entry.why != "" or entry.cut == self._run))
+            if offset >= self.began:
+                self._is_cut = self._is_cut or entry.why != "" or entry.cut == self._run
+                self.why = entry.why
         if not isinstance(entry, Commit):
             return
         if offset < self._journal_end or (self.commit is None and entry.number > 1):

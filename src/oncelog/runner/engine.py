@@ -18,7 +18,7 @@ from oncelog.flow.formats import Tenancy, Unreadable
 from oncelog.flow.messages import LifeEnd
 from oncelog.flow.program import Program
 from oncelog.runner import topics
-from oncelog.runner.agreeing import Agreed, Agreement, check_run_id
+from oncelog.runner.agreeing import REGISTER_REMEDY, Agreed, Agreement, check_run_id
 from oncelog.runner.batch_encoding import Encoding
 from oncelog.runner.cluster import Cluster, check_properties
 from oncelog.runner.elsewhere import CellElsewhere
@@ -43,9 +43,6 @@ JOURNALS_EVERY_S: Final = 5.0
 GROUPS_EVERY_S: Final = 5.0
 TIME_EVERY_S: Final = 0.1
 OUTRANKED: Final = "was taken over by a run that started later"
-REGISTER_REMEDY: Final = (
-    "Start the flow again: the register is made anew, and the journals have all but which runs were finished"
-)
 STOP_SEEN_S: Final = 0.2
 
 
@@ -265,6 +262,12 @@ class Engine:
         return self.agreed.is_finished or all(each.is_at_its_end for each in self._cells(self.layout.stages))
 
     @property
+    def cut_by(self) -> str:
+        """The reason for which cells here are at the end of what there is and not of their run; or empty."""
+        found = [each.why for every in self._elsewhere.values() for each in every if each.why]
+        return [*found, "a cell that feeds its own has stopped"][0] if any(each.is_cut for each in self._every) else ""
+
+    @property
     def goes_on(self) -> bool:
         """Whether what a cell here took for its end is none any more: what had stopped before it is at work again."""
         return any(
@@ -478,12 +481,7 @@ class Engine:
     async def _tell_groups(self) -> None:
         """Positions also go to a group for each stage, where dashboards look for lag. Nothing reads them here."""
         for stage, holders in self._holders.items():
-            positions = {
-                (mine.topic, holder.stage.cell): each.next_offset
-                for holder in holders
-                if holder.commit is not None
-                for mine, each in zip(holder.stage.inputs, holder.commit.inputs, strict=True)
-            }
+            positions = {place: offset for holder in holders for place, offset in holder.positions.items()}
             for each in self._unread if positions else ():
                 if each.of.stage == stage:
                     positions |= {(each.of.topic, index): start for index, start in each.starts.items()}

@@ -93,6 +93,12 @@ class CellHolder:
         return None if self._cell is None else self._cell.journal.commit
 
     @property
+    def positions(self) -> dict[tuple[str, int], int]:
+        """The committed positions of its inputs."""
+        inputs = () if self.commit is None else zip(self.stage.inputs, self.commit.inputs, strict=True)
+        return {(mine.topic, self.stage.cell): each.next_offset for mine, each in inputs}
+
+    @property
     def newest(self) -> Tenancy | None:
         """The newest tenancy of all that have taken it over, as far as is known here."""
         last = None if self._cell is None else self._cell.journal.take_over

@@ -141,7 +141,7 @@ def test_a_task_that_lost_its_cells_is_not_tried_again(billing: Billing, later_m
         second = replace(first, run_id="two", started_ms=1_000 + later_ms, attempt=2, until_end=True)
         second(0)
         billing.send(range(20, 40))  # which the first one takes and cannot commit
-        is_complete, stopped, why = json.loads(outcome.result())
+        is_complete, stopped, why, _ = json.loads(outcome.result())
     assert wall_s() < until_s
     assert (is_complete, stopped) == (False, [])
     assert failure in why
@@ -156,8 +156,8 @@ def test_a_task_that_waited_for_its_slot_has_its_time_from_then_on(billing: Bill
     late = Tenant(
         billing.flow().program, billing.properties, "one", True, cells, 1_000, 1, over_s, 0.0, "", tenure_s=WAITS_S
     )
-    is_complete, stopped, why = json.loads(late(0))
-    assert (is_complete, stopped, why) == (True, [], "")
+    is_complete, stopped, why, cut_by = json.loads(late(0))
+    assert (is_complete, stopped, why, cut_by) == (True, [], "", "")
     billing.check(20)
 
 

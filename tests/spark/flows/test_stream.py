@@ -2,13 +2,16 @@
 
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.error import URLError
 
+import pyarrow as pa
 import pytest
 
-from oncelog.flow.errors import FlowRefused
-from oncelog.spark.flows.streaming import WATCHES
+from oncelog.flow.errors import FlowFailed, FlowRefused
+from oncelog.runner.life import CLOCK
+from oncelog.spark.flows.streaming import WATCHES, Shares
 from tests.cli.running import Oncelog
 from tests.peers.server_process import ServerProcess
 from tests.runner.flows import Billing, everything
@@ -40,6 +43,26 @@ def test_a_query_comes_to_the_end_of_a_run_which_is_finished_then(spark: Any, bi
     again = billing.flow().stream(billing.properties, spark=spark, until="end", run_id="noon")
     assert again.awaitTermination(WAITS_S)
     billing.check(1_000)
+
+
+def test_a_task_behind_a_cell_that_stopped_does_not_pass_for_the_end(billing: Billing) -> None:
+    """Spark may try the other task again, which goes well then, and would take the query for done."""
+    billing.send(range(100))
+    program, properties = billing.in_a_row({8}).program, billing.properties
+    stages = (("orders", 2), (billing.between.name, 3), (billing.later.name, 1))
+    cells = [{stage: list(range(count))} for stage, count in stages]
+    shares = Shares(program, properties, "noon", True, cells, CLOCK.now().wall_ms, 60.0, {})
+
+    def held(share: int) -> list[pa.RecordBatch]:
+        return list(shares.tables(iter([pa.RecordBatch.from_pydict({"value": [share]})])))
+
+    with ThreadPoolExecutor(len(cells)) as beside:
+        first, *others = [beside.submit(held, share) for share in range(len(cells))]
+    with pytest.raises(FlowFailed, match="an order of 8"):
+        first.result()
+    for other in others:
+        with pytest.raises(FlowFailed, match=r"its run is not at its end: .*(an order of 8|has stopped)"):
+            other.result()
 
 
 def test_a_query_tells_metrics_and_one_that_is_stopped_before_its_end_has_not_finished_the_run(

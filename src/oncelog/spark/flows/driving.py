@@ -242,8 +242,8 @@ class SparkEngine(WatchingEngine):
             if is_gone(error):
                 return Outcome(False, failure=f"Spark's JVM has ended: {error}")
             return Outcome(False, failure=FAILED + words_of(str(error)))
-        is_complete, stopped, failure = json.loads(line)
-        return Outcome(is_complete, [(stage, cell, why) for stage, cell, why in stopped], failure)
+        is_complete, stopped, failure, cut_by = json.loads(line)
+        return Outcome(is_complete, [(stage, cell, why) for stage, cell, why in stopped], failure, cut_by)
 
 
 def _most_failures(failure: str) -> int:

@@ -76,6 +76,8 @@ class Shares:
         outcome, stages = tenant.hold()
         if outcome.failure or (self.until_end and not outcome.is_complete):
             raise FlowFailed(outcome.failure or f"flow {self.program.name}: its task ended before its input did")
+        if outcome.cut_by:
+            raise FlowFailed(f"flow {self.program.name}: its run is not at its end: {outcome.cut_by}")
         return {name: sum(stage[name] for stage in stages.values()) for name in METRICS}
 
 

@@ -28,6 +28,7 @@ class Outcome(NamedTuple):
     is_complete: bool  # all its cells are at their end
     stopped: Sequence[tuple[str, int, str]] = ()  # stage, cell, why
     failure: str = ""
+    cut_by: str = ""  # why that is no end of the run: a cell before them has stopped
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Tenant:
             # Spark tries again, unless another try of this one is at work already: a success would have it killed.
             raise failed
         last = run.last_progress or {"stages": {}}
-        return Outcome(engine.is_complete, engine.stopped, str(failed or "")), last["stages"]
+        return Outcome(engine.is_complete, engine.stopped, str(failed or ""), engine.cut_by), last["stages"]
 
     def _leaves_s(self) -> float:
         """The time at which it leaves. On a full cluster tasks wait: one that left as soon as it came would do nothing,
