@@ -116,8 +116,26 @@ async def test_a_producer_that_is_closed_while_a_commit_begins_ends_the_commit()
 
 
 class _Broken(_Stored):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tried: list[SavedProducer] = []
+
     async def store(self, positions: Any, value: SavedProducer) -> None:
+        self.tried.append(value)
         raise OSError("nobody thought of this")
+
+
+async def test_the_daily_commit_puts_nothing_over_one_that_may_stand_there_unheard() -> None:
+    committer = _Broken()
+    saving = _OwnThread(asyncio.get_running_loop())
+    saving.may_end.set()
+    committer.saving = saving  # type: ignore[assignment]
+    committer.last = old = _value()
+    with pytest.raises(OSError, match="nobody thought of this"):
+        await committer.commit([], 1000.0)
+    committer.tried.clear()
+    await committer.commit_again(old, 1000.0)
+    assert committer.tried == []
 
 
 async def test_the_daily_commit_goes_on_after_a_failure_that_nobody_thought_of(
@@ -125,7 +143,10 @@ async def test_the_daily_commit_goes_on_after_a_failure_that_nobody_thought_of(
 ) -> None:
     committer = _Broken()
     committer.last = value = _value()
-    await committer.commit_again(value, 1000.0)
-    assert "nobody thought of this" in caplog.text
+    await committer.commit_again(value, 0.0)
+    async with asyncio.timeout(30):
+        while len(committer.tried) < 3:  # on the days after, too
+            await asyncio.sleep(0)
     assert committer.again is not None
     committer.again.cancel()
+    assert "nobody thought of this" in caplog.text

@@ -1,6 +1,7 @@
 """What a process keeps between tasks, and for how long."""
 
-import os
+import subprocess
+import sys
 import threading
 from collections import OrderedDict
 
@@ -46,18 +47,39 @@ def test_settings_that_cannot_be_used_leave_no_thread_behind() -> None:
     assert threads() == before
 
 
-def test_a_forked_process_connects_by_itself() -> None:
-    async def is_alive() -> bool:
-        return True
+FORKED = """
+import os, threading
+from oncelog.spark.sink import warm_worker
 
-    parents = warm_worker.cluster(NOBODY)
-    child = os.fork()
-    if child == 0:
-        is_right = False
-        try:
-            is_right = warm_worker.cluster(NOBODY).run(is_alive())
-        finally:
-            os._exit(0 if is_right else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert warm_worker.cluster(NOBODY) is parents
-    assert parents.run(is_alive())
+NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
+
+class Slow(warm_worker.Cluster):
+    def __init__(self, *about):
+        making.set()
+        go_on.wait()
+        super().__init__(*about)
+
+async def is_alive():
+    return True
+
+parents = warm_worker.cluster(NOBODY)
+making, go_on = threading.Event(), threading.Event()
+usual, warm_worker.Cluster = warm_worker.Cluster, Slow
+other = threading.Thread(target=warm_worker.cluster, args=[NOBODY | {"client.id": "other"}])
+other.start()
+making.wait()  # and holds the lock
+child = os.fork()
+if child == 0:
+    warm_worker.Cluster = usual
+    is_right = warm_worker.cluster(NOBODY) is not parents and warm_worker.cluster(NOBODY).run(is_alive())
+    os._exit(0 if is_right else 1)
+go_on.set()
+other.join()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert warm_worker.cluster(NOBODY) is parents and parents.run(is_alive())
+"""
+
+
+def test_a_forked_process_connects_by_itself_whoever_held_the_lock() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED], timeout=60, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

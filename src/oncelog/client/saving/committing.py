@@ -77,6 +77,8 @@ class Committer:
                 await self.store(positions, value)
                 is_stored = True
             finally:
+                if not is_stored:  # it may stand there: the daily commit is not to put what was before over it
+                    self.last = None
                 await self._end(is_stored=is_stored)
         self._plan(value, again_s)
         return value
@@ -159,13 +161,14 @@ class Committer:
             fresh = replace(value, made_at_ms=int(wall_s() * 1000))
             try:
                 await self.store(list(self._held.values()), fresh)
+                value = fresh
             except KafkaException as failure:
                 if failure.error.fatal() or failure.error.code() == KafkaError._DESTROY:
                     return  # taken over, or the consumer was closed
                 _log.warning("the daily commit of a saved producer failed: %s", failure.error.str())
             except Exception:
                 _log.exception("the daily commit of a saved producer failed unexpectedly")
-        self._plan(fresh, again_s)
+        self._plan(value, again_s)
 
     async def leave(self) -> None:
         if self.again is not None:

@@ -47,7 +47,7 @@ class Ownership(Generic[S]):
         self._limit_bytes = limit_bytes
         self._started_from = started_from  # what the group must hold at first, or somebody else has committed
         self._saves = Register()
-        self._sent: S | None = None  # last; it may be what the group holds, though nobody has heard so
+        self._sent: tuple[int, S] | None = None  # a save that the group may hold, though nobody has heard so
         self._taken_over: TakenOver | None = None  # for good: what it knows is another's history
         self._turn = asyncio.Lock()
 
@@ -69,7 +69,7 @@ class Ownership(Generic[S]):
             return
         save = self._saves.term
         assert save is not None
-        self._sent = saved
+        self._sent = save, saved
         try:
             await self._keeper.commit(entries(save))
         except MetadataTooLarge:
@@ -79,6 +79,7 @@ class Ownership(Generic[S]):
                 "when it is loaded; commit again"
             ) from None
         self._saves.take(_fact(save, saved))
+        self._sent = None
 
     async def leave(self) -> None:
         """Give up the ownership. A commit after this one looks first, as that of any other copy."""
@@ -115,7 +116,7 @@ class Ownership(Generic[S]):
         if self._saves.outcome(SAVE, held.saved, held.save) is not Outcome.OWN:
             return Outcome.OTHERS  # older than what was known: the group was deleted, or put back
         outcome = self._saves.outcome(SAVE, saved, mine or held.save + 1)
-        is_our_last = outcome is Outcome.OTHERS and self._sent is not None and held.saved == self._sent
+        is_our_last = outcome is Outcome.OTHERS and (held.save, held.saved) == self._sent
         return Outcome.OPEN if is_our_last else outcome  # given up without an answer; this save builds upon it
 
 

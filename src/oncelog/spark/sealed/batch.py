@@ -10,6 +10,7 @@ crashes between any two steps.
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -184,19 +185,20 @@ class Sealing:
         folder = folder_name(batch, self.unique())
         try:
             files = self.rows.write(frame, folder)
+            reached(milestones.WRITTEN, batch=batch, folder=folder)
+            mine = Manifest(
+                query=self.owner.query,
+                batch=batch,
+                folder=folder,
+                layout=self.rows.layout,
+                files=files,
+                planned=planned,
+            )
+            self.rows.check(mine)
         except Exception:
-            self._remove(folder)  # unpublished, it would lie there until the batch is sealed: one more for each try
+            with suppress(Exception):  # what failed first is told
+                self._remove(folder)  # unpublished, it would lie there until the batch is sealed: one more for each try
             raise
-        reached(milestones.WRITTEN, batch=batch, folder=folder)
-        mine = Manifest(
-            query=self.owner.query,
-            batch=batch,
-            folder=folder,
-            layout=self.rows.layout,
-            files=files,
-            planned=planned,
-        )
-        self.rows.check(mine)
         self.storage.create(manifest_name(batch), mine.to_bytes())
         # Read back: what counts is what stands there, not what this driver believes to have written.
         published = self._manifest(batch)

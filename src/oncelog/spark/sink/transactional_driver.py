@@ -19,7 +19,7 @@ from oncelog.spark.sink.milestones import reached
 from oncelog.spark.sink.option_checking import lane_properties, transaction_timeout_ms
 from oncelog.spark.sink.saved_lanes import identity_of
 from oncelog.spark.sink.sink_register import SinkRegister
-from oncelog.spark.sink.transactional_lane import ENDED, abort
+from oncelog.spark.sink.transactional_lane import ENDED
 from oncelog.spark.sink.warm_worker import Cluster, cluster, read_on
 
 _log: Final = logging.getLogger("oncelog.spark")
@@ -96,4 +96,9 @@ def abort_transaction(
     name = _transaction_of([lane for lane in lanes if lane is not None])
     if name is None:
         return
-    abort(connected or cluster(lane_properties(options)), name, transaction_timeout_ms(options))
+    connected = connected or cluster(lane_properties(options))
+    try:
+        connected.run(connected.transaction(name).end(commits=False))
+        connected.begin(name.transactional_id, transaction_timeout_ms(options))  # or its numbers could begin another
+    except KafkaException:
+        pass

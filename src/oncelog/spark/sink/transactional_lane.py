@@ -6,6 +6,8 @@ written stands in the same transaction as its rows, so the two cannot disagree, 
 to resume.
 """
 
+import asyncio
+from contextlib import suppress
 from typing import Final
 
 from oncelog.client import KafkaException, SavedProducer
@@ -21,8 +23,9 @@ from oncelog.spark.sink.lane_producer import LaneProducer
 from oncelog.spark.sink.option_checking import transaction_timeout_ms
 from oncelog.spark.sink.rows import Portion
 from oncelog.spark.sink.sink_register import SinkRegister
-from oncelog.spark.sink.warm_worker import Cluster, read_on
+from oncelog.spark.sink.warm_worker import read_on
 
+GIVE_UP_S: Final = 5.0  # a task's failure is told soon, also where no broker answers
 # The transaction is not what it was: another attempt began one, or its time was over.
 ENDED: Final = frozenset(
     {
@@ -88,7 +91,10 @@ class TransactionalLane:
         """End the transaction, which keeps readers of committed records waiting: the driver does not know of it, as a
         task that failed tells it nothing."""
         if self._transaction is not None:
-            abort(self._due.connected, self._transaction, transaction_timeout_ms(self._due.options))
+            connected = self._due.connected
+            ending = connected.transaction(self._transaction).end(commits=False)
+            with suppress(KafkaException, TimeoutError):  # it ends by itself when its time is over
+                connected.run(asyncio.wait_for(ending, GIVE_UP_S))
 
     def refusal(self, failure: Exception) -> SinkRefused | None:
         sink, batch = self._due.sink, self._due.place.batch
@@ -105,12 +111,3 @@ class TransactionalLane:
         due = self._due
         self._transaction = due.connected.begin(topic_of(due.sink), transaction_timeout_ms(due.options))
         return read_on(due.connected, due.sink, batch=due.place.batch, to_end=True, is_expected=True)
-
-
-def abort(connected: Cluster, name: TransactionName, timeout_ms: int) -> None:
-    """If anybody answers, and unless another attempt has begun since."""
-    try:
-        connected.run(connected.transaction(name).end(commits=False))
-        connected.begin(name.transactional_id, timeout_ms)  # or its numbers could begin another
-    except KafkaException:
-        pass
