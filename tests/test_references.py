@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.references import properties, resolved
+from oncelog.references import name_in, properties, resolved
 from oncelog.server.settings_reading import read_settings
 from oncelog.settings import SettingsError
 
@@ -72,3 +72,11 @@ def test_all_that_are_missing_are_said_at_once() -> None:
 
 def test_two_halves_of_a_letter_are_one_as_java_writes_it() -> None:
     assert dict(properties([r"password=\uD83D\uDE00\u00e9", r"half=\uD83D"])) == {"password": "😀é", "half": "\ud83d"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("a.b:hunter2", "a.b"), ("a.b hunter2", "a.b"), ("=hunter2", "..."), (":hunter2", "..."), ("a", "a")],
+)
+def test_an_error_shows_no_more_of_a_setting_than_its_name(text: str, shown: str) -> None:
+    assert name_in(text) == shown

@@ -81,9 +81,8 @@ def properties(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 def name_in(text: str) -> str:
     """The beginning of a text that is no NAME=VALUE, for an error: behind a colon or a space may stand a secret, as in
-    Java's .properties."""
-    name = re.split(r"[\s:]", text.strip(), maxsplit=1)[0]
-    return name or text
+    Java's .properties, and behind an equals sign where the name is missing."""
+    return re.split(r"[\s:=]", text.strip(), maxsplit=1)[0] or "..."
 
 
 def _unescape(text: str) -> str:

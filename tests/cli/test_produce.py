@@ -132,6 +132,14 @@ def test_what_stands_before_a_line_that_is_refused_is_stored(oncelog: Oncelog, t
     assert oncelog.consumed(topic) == ["a"] * 3
 
 
+def test_what_is_refused_before_a_line_that_is_no_json_is_told_too(oncelog: Oncelog, topic: str) -> None:
+    with RawConnection(int(oncelog.servers.rpartition(":")[2])) as raw:
+        assert raw.create_topic(f"{topic}-small", 1, {"max.message.bytes": "100"}) == 0
+    lines = f'{{"topic":"{topic}-small","payload":"{"x" * 500}"}}\n{{"payload"\n'
+    said = oncelog.run("produce", "-J", "-X", "linger.ms=60000", stdin=lines.encode())
+    assert said.code == 1 and "1 records failed" in said.err and "line 2: this is no JSON" in said.err
+
+
 def test_what_stands_before_a_file_that_cannot_be_read_is_stored(
     oncelog: Oncelog, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

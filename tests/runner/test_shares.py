@@ -180,7 +180,7 @@ class Once(set[int]):
 
 def has_failed(run: Any) -> bool:
     try:
-        assert run.await_termination(60)
+        assert run.await_termination(120)
     except FlowFailed:
         return True
     return False

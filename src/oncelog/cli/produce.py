@@ -12,6 +12,7 @@ import click
 
 from oncelog.cli.parts.endings import ended_by_sigterm, speaks_to_brokers
 from oncelog.cli.parts.options import PRODUCER, Connecting, connecting
+from oncelog.printable import printable
 
 if TYPE_CHECKING:
     from oncelog.cli.parts.lines import Fixed
@@ -139,9 +140,12 @@ def _sender(properties: dict[str, Any], to: Connecting, target: Any, count: int 
 
 
 def _give_up(sender: "RecordSender", timeout_s: float) -> None:
+    is_told = bool(sender.refused)
     left = sender.give_up(timeout_s)
     if left:
         click.echo(f"{left} records were not acknowledged; they may be stored or not", err=True)
+    if sender.refused and not is_told:  # of those before what ends it; or somebody would go on behind them
+        click.echo(printable(sender.refused), err=True)
 
 
 def _produce(sender: "RecordSender", source: Source, fixed: "Fixed") -> None:

@@ -93,9 +93,9 @@ class SecureFolder:
                 self.authority_file,
             )
         authority = make_authority(now_ms)
-        self.authority_file.unlink(missing_ok=True)  # a crash must not leave it beside a key that is not its own
-        write_private(self._key_file, authority.key)
+        self._key_file.unlink(missing_ok=True)  # a crash must not leave it beside a certificate that is not its own
         write_private(self.authority_file, authority.certificate)
+        write_private(self._key_file, authority.key)
         return authority
 
     def password(self) -> str | None:

@@ -86,6 +86,8 @@ class SecuredParent(Parent):
             self._make_certificates()  # the brokers look at the file
         except (OSError, SettingsError) as refusal:
             logger.error("the certificate cannot be looked at, or renewed: %s", refusal)
+        except Exception:  # the brokers go on
+            logger.exception("the certificate cannot be looked at, or renewed")
 
     def _write_client_files(self, password: str) -> None:
         self._secure.write_client_files(self.bootstrap_servers, password, trusts_authority=True)

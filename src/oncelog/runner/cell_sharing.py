@@ -13,7 +13,7 @@ from typing import Any, Final
 from oncelog.client import KafkaError, KafkaException
 from oncelog.client.door import CONSUMER, Group, consumer_settings, for_role
 from oncelog.flow.errors import FlowFailed, FlowRefused
-from oncelog.flow.formats import Tenancy
+from oncelog.flow.formats import Tenancy, Unreadable
 from oncelog.flow.program import Program
 from oncelog.runner.engine import OUTRANKED, Engine
 from oncelog.runner.life import CLOCK
@@ -151,12 +151,14 @@ class SharingEngine(WatchingEngine):
         """Take again the cells that were taken from it, or that go on, unless the group has given it others since."""
         if self._engine is not engine:
             return
-        await self._let_go()
         before = engine.outranked_by
         try:
+            await self._let_go()
             await self._hold(0 if before is None else before.started_ms)
-        except (FlowRefused, KafkaException) as refused:
-            self._failures.append(str(refused))
+        except Exception as failure:  # a member that holds nothing keeps its cells from the others
+            if not isinstance(failure, FlowRefused | KafkaException | Unreadable):
+                _log.exception("flow %s: its cells cannot be taken again", self.layout.flow)
+            self._failures.append(str(failure) or repr(failure))
             self.done.set()
 
     async def _let_go(self) -> None:

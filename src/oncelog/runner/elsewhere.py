@@ -44,7 +44,8 @@ class CellElsewhere:
 
     @property
     def is_over(self) -> bool:
-        return self.is_at_its_end or self._is_cut
+        """A goodbye that others have gone on behind is none: it is believed once the journal was read."""
+        return self.is_at_its_end or (self._is_cut and self._reading.position >= self._journal_end)
 
     def high_watermark(self, index: int) -> int:
         """Nobody tells the high watermark of an input."""

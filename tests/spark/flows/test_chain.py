@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oncelog.clock import wall_s
-from oncelog.flow.errors import FlowRefused
+from oncelog.flow.errors import FlowFailed, FlowRefused
 from oncelog.flow.formats import Unreadable
 from oncelog.flow.program import Program
 from oncelog.spark.flows import driving
@@ -86,6 +86,28 @@ async def test_a_task_that_hangs_is_cancelled_when_its_successor_is_over(
     context.works["job 2"].set_result(DONE)
     await chain
     assert not engine.spare.locked()
+
+
+async def test_a_run_of_which_a_task_was_cut_is_not_finished(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What had stopped may go well when Spark tries its task again."""
+    engine = Chained(Billing("b", "nowhere:1").flow().program, context, left_s=HANGS_S)
+    chain = asyncio.ensure_future(engine.chain(0, engine.shares[0]))
+    await engine.begun.acquire()
+    context.works["job 0"].set_result(Outcome(True, cut_by="a cell has stopped"))
+    await chain
+    finished = []
+
+    async def finish(*, is_complete: bool) -> None:
+        finished.append(is_complete)
+
+    async def close_watch() -> None:
+        pass  # it was never begun
+
+    monkeypatch.setattr(engine, "finish", finish)
+    monkeypatch.setattr(engine, "close_watch", close_watch)
+    with pytest.raises(FlowFailed, match="its run is not at its end: a cell has stopped"):
+        await engine.close()
+    assert finished == [False]
 
 
 async def waiting_for_the_spare_slot(context: Context) -> tuple[Chained, "asyncio.Task[None]"]:

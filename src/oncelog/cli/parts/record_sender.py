@@ -174,6 +174,11 @@ class RecordSender:
             self._failures += handle.failed_count
             self._remember(handle.topic, handle.topic, error)
 
+    @property
+    def refused(self) -> str:
+        """The records that failed so far, in words; empty where none did."""
+        return "" if self._failure is None else f"{self._failures:,} records failed, the first one: {self._failure}"
+
     def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise failure(f"{self._failures:,} records failed, the first one: {self._failure}")
+        if self.refused:
+            raise failure(self.refused)

@@ -89,6 +89,7 @@ class SparkEngine(WatchingEngine):
         self._groups: set[str] = set()
         self._stopped: set[tuple[str, int]] = set()
         self._complete = 0
+        self._cut_by = ""  # why there is more to do, though its tasks have ended well
         self._at_work = len(self.shares)
         self._is_stopping = False
 
@@ -125,6 +126,8 @@ class SparkEngine(WatchingEngine):
                 raise
 
     async def close(self) -> None:
+        if self._cut_by and self.failure is None:
+            self._failures.append(f"flow {self.layout.flow}: its run is not at its end: {self._cut_by}")
         try:
             await self.finish(is_complete=self._complete == len(self.shares) and self.failure is None)
         finally:
@@ -156,7 +159,8 @@ class SparkEngine(WatchingEngine):
                 self._stopped.add((stage, cell))
                 cells = {name: [each for each in own if (name, each) != (stage, cell)] for name, own in cells.items()}
             if self._is_over(outcome, cells):
-                self._complete += outcome.is_complete
+                self._complete += outcome.is_complete and not outcome.cut_by
+                self._cut_by = self._cut_by or outcome.cut_by
                 if following is not None:
                     await following.work
                 break
