@@ -118,7 +118,7 @@ def show(findings: "Sequence[Finding]") -> None:
     colors = {Verdict.OK: "green", Verdict.NOTE: "yellow", Verdict.MISSING: "red"}
     for each in findings:
         mark = click.style(f"{each.verdict:<8}", fg=colors[each.verdict])
-        # A certificate that nobody vouches for says its own name.
+        # The name in a certificate may be anything, as nobody has vouched for it.
         click.echo(f"{mark} {each.name:<{NAME_WIDTH}} {printable(each.words)}")
         if each.remedy:
             click.echo(f"{'':{NAME_WIDTH + 10}}{'->'} {each.remedy}")

@@ -51,7 +51,7 @@ class SecureFolder:
 
     def make_certificates(self, names: frozenset[str], now_ms: int) -> bool:
         """Make the certificates that are missing or near their end; whether the server's is a new one. Raises
-        SettingsError for a file that nobody can read any more: it is not for us to take it away."""
+        SettingsError for a damaged file, which is left for its owner to restore or remove."""
         self.path.mkdir(0o700, parents=True, exist_ok=True)
         try:
             return self._make_certificates(names, now_ms)

@@ -44,7 +44,7 @@ class CellElsewhere:
 
     @property
     def is_over(self) -> bool:
-        """A goodbye that others have gone on behind is none: it is believed once the journal was read."""
+        """A goodbye does not count where another holder took the cell later: the journal is read to its end first."""
         return self.is_at_its_end or (self._is_cut and self._reading.position >= self._journal_end)
 
     def high_watermark(self, index: int) -> int:
