@@ -150,6 +150,15 @@ def test_a_full_disk_is_told_in_one_line(oncelog: Oncelog, filled: str) -> None:
     assert said.code == 1
 
 
+@pytest.mark.parametrize("asked", [["--version"], ["topics", "--help"]])
+def test_a_full_disk_is_told_in_one_line_by_what_needs_no_server_too(asked: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "oncelog", *asked], stdout=full, stderr=subprocess.PIPE, timeout=60
+        )
+    assert (done.returncode, done.stderr) == (1, b"Error: No space left on device\n")
+
+
 def test_a_server_that_nobody_reaches_is_no_long_wait(oncelog: Oncelog) -> None:
     process = oncelog.start("produce", "-t", "x", "-b", "127.0.0.1:1", stdin=subprocess.DEVNULL)
     assert "start a server with `oncelog serve`" in ended(process).refusal

@@ -60,7 +60,12 @@ class Commands(Pointing):
             reach.setLevel(before)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _with_command(args))
+        try:
+            return super().parse_args(ctx, _with_command(args))
+        except BrokenPipeError:
+            raise  # click's own affair
+        except OSError as refusal:  # --help and --version write where they are read
+            raise _refused(refusal) from refusal
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -81,9 +86,13 @@ class Commands(Pointing):
             forget_stdout()
             raise SystemExit(0) from None
         except OSError as refusal:
-            forget_stdout()
-            words = refusal.strerror or str(refusal)
-            raise click.ClickException(f"{refusal.filename}: {words}" if refusal.filename else words) from refusal
+            raise _refused(refusal) from refusal
+
+
+def _refused(refusal: OSError) -> click.ClickException:
+    forget_stdout()
+    words = refusal.strerror or str(refusal)
+    return click.ClickException(f"{refusal.filename}: {words}" if refusal.filename else words)
 
 
 def _open_what_is_closed() -> None:
