@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tests.server.groups.words import subscription
 from tests.server.topics_support import grow_to
 
 REBALANCING, NONE = ErrorCode.rebalance_in_progress, ErrorCode.none
+NOTHING_ADDED = b"\xff\xff\xff\xff"  # by the assignor
 SETTINGS = "group.consumer.session.timeout.ms=60000", "message.max.bytes=4000"
 
 
@@ -39,8 +41,16 @@ def a_house(*given: str) -> House:
 class Classic:
     """A member of the classic protocol."""
 
-    def __init__(self, house: House, name: str, instance: str | None = None, rebalance_ms: int = SESSION_MS) -> None:
+    def __init__(
+        self,
+        house: House,
+        name: str,
+        instance: str | None = None,
+        rebalance_ms: int = SESSION_MS,
+        assignor: str = "range",
+    ) -> None:
         self.house, self.name, self.instance, self.rebalance_ms = house, name, instance, rebalance_ms
+        self.assignor, self.added = assignor, NOTHING_ADDED
         self.id, self.generation = "", -1
         self.has: tuple[int, ...] = ()  # what it says that it has
 
@@ -50,7 +60,7 @@ class Classic:
             member_id=self.id,
             fresh_id=f"{self.name}-{self.generation}",
             instance_id=self.instance,
-            protocols=(("range", subscription(topics or ("t",), [("t", index) for index in self.has])),),
+            protocols=((self.assignor, subscription(topics or ("t",), [("t", index) for index in self.has])),),
             rebalance_timeout_ms=self.rebalance_ms,
             **more,
         )
@@ -59,7 +69,10 @@ class Classic:
         return answer
 
     async def sync(self, **shares: tuple[int, ...]) -> SyncAnswer:
-        given = {member: share_bytes(subscription([]), {"t": share}) for member, share in shares.items()}
+        given = {
+            member: share_bytes(subscription([]), {"t": share}).removesuffix(NOTHING_ADDED) + self.added
+            for member, share in shares.items()
+        }
         request = SyncRequest(
             member_id=self.id, generation=self.generation, instance_id=self.instance, assignments=given
         )
@@ -379,6 +392,20 @@ async def test_a_group_in_which_two_members_have_the_same_does_not_go_over(house
     with pytest.raises(KafkaError) as refused:
         came(house)
     assert refused.value.code is ErrorCode.group_id_not_found
+
+
+@pytest.mark.parametrize(("assignor", "goes_over"), [("cooperative-sticky", True), ("mine", False)])
+async def test_data_that_an_assignor_adds_to_shares_are_no_loss_where_it_is_one_of_the_clients_own(
+    house: House, assignor: str, goes_over: bool
+) -> None:
+    classic = Classic(house, "a", assignor=assignor)
+    classic.added = b"\0\0\0\1x"
+    await classic.join()
+    await classic.sync(**{classic.id: (0, 1, 2, 3)})
+    with nullcontext() if goes_over else pytest.raises(KafkaError, match="an unsupported custom assignor is in use"):
+        came(house)
+    assert isinstance(group_of(house), ConsumerGroup if goes_over else Group)
+    assert classic.beat() is (REBALANCING if goes_over else NONE)
 
 
 async def test_no_more_members_go_over_than_take_no_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
