@@ -1,5 +1,5 @@
 """How deep the tests go that leave something to chance: a little way in `./dev test`, and in `./dev test --all`, which
-runs them again, ten times as far.
+runs them again, five times as far.
 
 A test under hypothesis belongs to these by itself; one that goes through seeds of its own says so: `@deeper`, and
 `scaled(SEEDS)`.
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 EXAMPLES = 40
-DEEPER = 10
-LIMIT_S = 900  # of a deep test: ten times the work on a busy machine, and still an end to one that hangs
+DEEPER = 5
+LIMIT_S = 900  # of a deep test: five times the work on a busy machine, and still an end to one that hangs
 deeper = pytest.mark.deeper
 _factor = 1
 

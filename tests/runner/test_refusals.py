@@ -16,6 +16,7 @@ from oncelog.runner.layout import MOST_LETTERS, Layout, named
 from oncelog.slots.register import Record
 from tests.logged import messages
 from tests.runner.flows import Billing, Order, Owed, make_topic
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -146,6 +147,13 @@ def set_config(billing: Billing, topic: str, name: str, value: str) -> None:
     with AdminClient(billing.properties) as admin:
         for future in admin.incremental_alter_configs([resource]).values():
             future.result(30)
+
+        def is_heard() -> bool:
+            """A Kafka that is busy may say the former value for a while."""
+            (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+            return future.result(30)[name].value == value
+
+        until(is_heard, f"{topic} to have {name}={value}")
 
 
 def test_a_run_with_an_end_does_not_become_one_without(billing: Billing) -> None:

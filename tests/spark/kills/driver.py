@@ -6,11 +6,16 @@ import socket
 import subprocess
 import sys
 import threading
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pyspark
+
 from oncelog.chaos.life import Life
+from oncelog.spark.class_archive import archive_of
+from oncelog.spark.java import find_java, launching_home
 from tests.lives.processes import await_end, children, kill, lives
 from tests.peers.jars import spark_connector_jars
 from tests.spark.kills.control import SITE
@@ -22,6 +27,13 @@ ANSWER_S = 240.0
 END_S = 30.0
 # A driver here lives for seconds: neither the second compiler nor the verifier of bytecode pays off.
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+
+
+@cache
+def quick_java() -> str:
+    """Spark's classes come from the archive of `oncelog warm`, where there is one."""
+    found = find_java(os.environ)
+    return str(launching_home(found, archive_of(found.home, Path(pyspark.__file__).parent)))
 
 
 class DriverEnded(Exception):
@@ -205,6 +217,7 @@ class Driver:
             "PYTHONPATH": os.pathsep.join(path for path in paths if path),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "JAVA_HOME": quick_java(),
             **self._variables,
         }
 

@@ -463,15 +463,21 @@ def test_a_topic_that_is_deleted_between_two_questions_is_told_at_once(
         produce(raw, f"{topic}-{name}", 0, 5)
     reader = make(subscribe=f"{topic}-a,{topic}-b", failOnDataLoss=is_strict)
     begin = sent(reader.initialOffset())
-    # A Kafka that is busy tells of topics that are this young later, and by now and then of none of them.
-    until(lambda: len(offsets_read(reader, begin, reader.latestOffset(begin, ALL))) == 10, "both to be told of")
-    start = reader.latestOffset(begin, ALL)
+
+    def with_both() -> dict[str, Any] | None:
+        """A Kafka that is busy tells of topics that are this young later, and by now and then of none of them."""
+        found = reader.latestOffset(begin, ALL)
+        return found if len(offsets_read(reader, begin, found)) == 10 else None
+
+    start = until(with_both, "both to be told of")
+    assert start is not None
     asked, deleted = Planner.partitions, list[int]()
 
     def then_deleted(planner: Planner, *, or_fewer: bool) -> set[tuple[str, int]]:
         found = asked(planner, or_fewer=or_fewer)
         if not deleted:
             deleted.append(raw.delete_topic(f"{topic}-b"))
+            until(lambda: raw.offset_at(f"{topic}-b", 0, -1).error_code, "the broker to have heard of it")
         return found
 
     monkeypatch.setattr(Planner, "partitions", then_deleted)
