@@ -119,9 +119,9 @@ class Producing:
                 part = Producing(self._broker)
                 part.rights, part.principal = self.rights, self.principal
                 part.take_transaction(request, version, verification)
-                look = InTurns(self._broker, part, buffer, request, version, verdicts)
-                self._transaction = None
-                raise TurnsFirst(look)
+                raise TurnsFirst(InTurns(self._broker, part, buffer, request, version, verdicts))
+        if refusal is None and request.transactional_id is not None:  # only now: before, others may have their turn
+            self.take_transaction(request, version, verification)
         self._acks = request.acks
         self._is_quiet = self._is_quiet or request.acks == 0
         self._is_done_in_turns = self._is_done_in_turns or done is not None
@@ -164,7 +164,6 @@ class Producing:
             wanted = list(wanted_in(buffer, self._placed(request.topics, version)))
             if wanted:
                 raise VerifyFirst(Verification(self._broker, buffer, name, version, wanted))
-        self.take_transaction(request, version, verification)
         return None
 
     def take_transaction(self, request: ProduceRequest, version: int, verification: Verification | None) -> None:
