@@ -2,15 +2,53 @@
 
 import os
 import threading
+from typing import Any
 
 import pytest
 
+from oncelog.embedded import Server
+from oncelog.security.operations import Operation, Resource
 from oncelog.server.bodies import LIGHT_BYTES, Look
 from oncelog.server.errors import ErrorCode
-from tests.raw import batch
+from tests.peers import rights
+from tests.raw import RawConnection, batch
 from tests.raw.topics import new_topic
 from tests.server.sasl_support import ANN
 from tests.server.test_bound_pids import BEN, BINDS, by, send, served
+from tests.server.test_flush import Gate
+from tests.waiting import until
+
+NOBODY: dict[str, Any] = {"topics": [], "allow_auto_topic_creation": False}
+
+
+def test_who_is_served_in_the_middle_of_anothers_chunk_lends_it_no_rights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit wakes whoever waits at the partition, and what they sent behind is looked at there and then."""
+    with (
+        Server(settings={**rights.SETTINGS, "oncelog.flush": "every"}) as server,
+        RawConnection(server.bootstrap_servers) as admin,
+        RawConnection(server.bootstrap_servers, from_host=rights.THERE) as other,
+    ):
+        rights.open_to_one_host(admin)
+        shared, hidden = new_topic(admin), new_topic(admin)
+        rights.give(admin, [rights.rule(Resource.TOPIC, Operation.WRITE, name=shared)])
+        assert other.call("metadata", 9, **NOBODY).brokers  # from now on such a request is answered at once
+        gate = Gate(server, shared, monkeypatch)
+        with admin.in_one_piece():
+            admin.ask_produce(shared, 0, batch([b"waits for the disk"]))
+            admin.ask("metadata", 9, **NOBODY)
+        until(lambda: gate.flushes == 1, "the flush to begin")
+        try:
+            with other.in_one_piece():
+                other.ask_produce(shared, 0, batch([b"x"]), acks=0)
+                other.ask("metadata", 9, **NOBODY)
+                other.ask_produce(hidden, 0, batch([b"x"]))
+            assert other.answer().brokers
+            assert other.produce_answer().error_code is ErrorCode.topic_authorization_failed
+        finally:
+            gate.open.set()
+        assert admin.produce_answer().error_code is ErrorCode.none
+        assert admin.answer().brokers
+        assert admin.fetch(hidden, 0, 0).high_watermark == 0
 
 
 def test_what_comes_while_a_transactions_batch_is_looked_into_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

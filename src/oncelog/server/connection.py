@@ -210,6 +210,7 @@ class Connection(asyncio.BufferedProtocol):
                 else:
                     self._handle(buffer, body, stop, key, version, correlation_id, now)
                     is_held = self.is_held()
+                    producing.rights, producing.principal = self._rights, self.principal  # others had their turn
                 at = stop
             if producing:
                 self.active_ms = now.monotonic_ms
