@@ -8,8 +8,12 @@ import pytest
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.producer.producer import Producer
 from oncelog.embedded import Server
+from oncelog.slots import Place
+from tests.client.inside import engine_of
 from tests.client.producer.conftest import MakeProducer
 from tests.client.producer.stored import Heard, stored
+from tests.raw import RawConnection
+from tests.raw.topics import new_topic
 
 WRONG: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception]]] = [
     ((None, b"x"), {}, TypeError),
@@ -106,6 +110,19 @@ def test_records_are_given_up_after_the_delivery_timeout(unused_tcp_port: int) -
     assert heard.codes == [KafkaError._MSG_TIMED_OUT]
     assert not heard.errors[0].maybe_stored()
     assert told and told[0].retriable()
+
+
+def test_a_batch_that_was_cut_in_two_is_done_when_both_are(raw: RawConnection, make_producer: MakeProducer) -> None:
+    """Else nothing of its partition would ever be idle again, and `pin` would wait for ever."""
+    topic = new_topic(raw, max_message_bytes="1000")
+    producer = make_producer(linger_ms=100_000)
+    for number in range(50):
+        producer.produce(topic, b"%0100d" % number)
+    assert producer.flush(30) == 0
+    assert engine_of(producer).sender.counters.splits > 0
+    assert engine_of(producer).is_idle(Place(topic, 0))
+    producer.pin(topic)
+    assert producer.saved().topics[topic].partitions[0].last.next_sequence == 50
 
 
 def test_nothing_works_after_close(topic: str, make_producer: MakeProducer) -> None:

@@ -20,7 +20,7 @@ from oncelog.client.partitioners import Partitioner, partitioner
 from oncelog.client.producer.accumulator import Budget, Held, Topic, Unbatched
 from oncelog.client.producer.arguments import refused
 from oncelog.client.producer.closing import Closing
-from oncelog.client.producer.delivery import Records, Report, split
+from oncelog.client.producer.delivery import Records, Report
 from oncelog.client.producer.identities import Identities
 from oncelog.client.producer.notices import Repeats, Unheard
 from oncelog.client.producer.requests import Requests
@@ -71,7 +71,6 @@ class Engine:
         self.budget = budget
         self.partitioner: Partitioner = partitioner(settings.partitioner)
         self.brokers = Brokers(settings)
-        self.sender = Sender(_limits(settings), random.random, split)
         self.closing = Closing(settings, self)
         self.deliver = deliver
         self._unheard = Unheard(monotonic_s)
@@ -79,6 +78,7 @@ class Engine:
         self.tell = tell = self._repeats.tell
         self._topics = Topics(self.brokers, settings, self._place, self._fail_held, self._gone, self._repeats)
         self.topics = self._topics.known
+        self.sender = Sender(_limits(settings), random.random, self._topics.split)
         self._requests = Requests(self.brokers, settings, self.answered, self._lost, self._unchecked)
         self._identities = Identities(self.brokers, self.sender, settings, tell, self.wake)
         self._wanted: deque[Topic] = deque()
