@@ -1,12 +1,14 @@
 """The asyncio twin: the same records, reports as futures, room waited for."""
 
 import asyncio
+import threading
 
 import pyarrow as pa
 import pytest
 
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.producer.asynchronous import AsyncProducer
+from oncelog.client.producer.bulk import BulkWriter, Piece
 from oncelog.embedded import Server
 from tests.client.producer.stored import stored
 
@@ -54,6 +56,36 @@ async def test_a_table_is_awaited(server: Server, topic: str) -> None:
         assert (only.first_offset, only.record_count) == (0, 20_000)
     found = await asyncio.to_thread(stored, server.bootstrap_servers, topic)
     assert [each.value for each in found] == values
+
+
+@pytest.mark.parametrize("pieces", [1, 2], ids=["the last piece", "one of several"])
+async def test_a_table_that_is_handed_over_while_the_producer_closes_waits_for_nothing(
+    server: Server, topic: str, monkeypatch: pytest.MonkeyPatch, pieces: int
+) -> None:
+    hand_over, is_there, is_closed = BulkWriter.send, threading.Event(), threading.Event()
+
+    def held(self: BulkWriter, piece: Piece) -> None:
+        is_there.set()
+        assert is_closed.wait(30)
+        hand_over(self, piece)
+
+    monkeypatch.setattr(BulkWriter, "send", held)
+    producer = await AsyncProducer(
+        {"bootstrap.servers": server.bootstrap_servers, "queue.buffering.max.kbytes": 16}
+    ).start()
+    table = pa.table({"value": pa.array([b"x" * 3000] * pieces, pa.binary())})
+    sending = asyncio.create_task(producer.send(topic, table))
+    await asyncio.to_thread(is_there.wait, 30)
+    await producer.close()
+    is_closed.set()
+    async with asyncio.timeout(30):
+        if pieces > 1:
+            with pytest.raises(KafkaException, match="closed"):
+                await sending
+        else:
+            with pytest.raises(KafkaException, match="Purged"):
+                await (await sending)
+    assert len(producer) == 0
 
 
 async def test_a_record_that_fails_raises_from_its_future(unused_tcp_port: int) -> None:

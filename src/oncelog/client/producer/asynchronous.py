@@ -117,6 +117,7 @@ class AsyncProducer(Face):
             for part in writer.parts():
                 if part is None:
                     await asyncio.sleep(raw.REPLAY_PAUSE_S)
+                    self._check_usable()
                     self._engine.saving.check(topic)
                 else:
                     await self._wait_until(partial(writer.has_room, part))
@@ -189,6 +190,7 @@ class AsyncProducer(Face):
         while not has_room():
             await self._changed()
             self._check_usable()
+        self._check_usable()
 
     async def _changed(self) -> None:
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()

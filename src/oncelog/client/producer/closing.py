@@ -66,6 +66,7 @@ class Closing:
         self.flushes = 0  # how many are flushing: then nothing lingers
         self.is_timed = False  # the engine will look before anything new is due
         self.keeps_times = False
+        self.ended: KafkaError | None = None  # what is handed over once the engine has ended is reported with it
         self._owner = owner
         self._encoder = Encoder(
             self.codec, self.most_batch_bytes, self.level, is_stamped_later=settings.enable_idempotence
@@ -121,7 +122,7 @@ class Closing:
             self._take(partition, everything=True)
             while partition.chunks and self._encode_next(partition):
                 pass
-            failure = self.saving.failure
+            failure = self.saving.failure or self.ended
             for batch in batches:
                 if failure is None:
                     partition.made_batches += 1
@@ -163,7 +164,7 @@ class Closing:
         """The oldest chunk; False where it must wait."""
         rows = partition.chunks[0]
         handle = rows.handle if isinstance(rows, BulkRows) else None
-        failure = self.saving.failure
+        failure = self.saving.failure or self.ended
         if failure is None and partition.replay is None:
             self._encode(partition, rows, handle)
             return True

@@ -162,6 +162,7 @@ class Engine:
     async def close(self) -> None:
         """Close, and report as given up what is not delivered by now."""
         self._unheard.is_closing = True
+        self.closing.ended = KafkaError(KafkaError._PURGE_QUEUE)
         self.purge(in_queue=True, in_flight=True)
         self._unheard.say()
         self._is_closed = True
@@ -430,9 +431,7 @@ class Engine:
     def pending(self, place: Place) -> int:
         """Records of a partition that were handed over and did not go to the Sender."""
         partition = self._topics.partition(place)
-        if partition is None:
-            return 0
-        return self.closing.pending(partition)
+        return 0 if partition is None else self.closing.pending(partition)
 
     def is_idle(self, place: Place) -> bool:
         """Nothing of the partition is under way; records held back do not count."""

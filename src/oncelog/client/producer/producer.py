@@ -191,6 +191,7 @@ class Producer(Face):
             for part in writer.parts():
                 if part is None:
                     pause.wait(raw.REPLAY_PAUSE_S)
+                    self._check_usable()
                     self._engine.saving.check(topic)
                 else:
                     self._wait_until(partial(writer.has_room, part))
