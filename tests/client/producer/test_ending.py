@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.client.errors import KafkaError
+from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.loop_thread import LoopThread
 from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.encoding import Encoder
@@ -131,6 +131,34 @@ def test_a_signal_as_a_batch_is_made_loses_and_doubles_no_record(
     assert producer.flush(PATIENCE_S) == 0
     assert heard.codes == [None] * 25
     assert [each.value for each in stored(server.bootstrap_servers, topic)] == [b"%d" % number for number in range(25)]
+
+
+@pytest.mark.parametrize("is_pinned", [False, True], ids=["alone", "of a saved producer"])
+def test_records_of_which_no_batch_can_be_made_are_reported(
+    topic: str, make_producer: MakeProducer, monkeypatch: pytest.MonkeyPatch, is_pinned: bool
+) -> None:
+    producer, heard, encode = make_producer(), Heard(), Encoder.encode
+    if is_pinned:
+        producer.pin(topic)
+        producer.saved()
+
+    def without_room(self: Encoder, name: str, partition: int, rows: list[Any], *more: Any, **how: Any) -> Any:
+        if b"much" in rows:
+            raise MemoryError
+        return encode(self, name, partition, rows, *more, **how)
+
+    monkeypatch.setattr(Encoder, "encode", without_room)
+    producer.produce(topic, b"much", on_delivery=heard)
+    assert producer.flush(PATIENCE_S) == 0
+    assert heard.codes == [KafkaError._FAIL]
+    assert "MemoryError" in heard.errors[0].str() and not heard.errors[0].maybe_stored()
+    if is_pinned:
+        with pytest.raises(KafkaException, match="can be saved no more"):
+            producer.saved()
+    else:
+        producer.produce(topic, b"x", on_delivery=heard)
+        assert producer.flush(PATIENCE_S) == 0
+        assert heard.codes[1:] == [None]
 
 
 def test_without_an_exception_the_end_waits_for_every_record(topic: str, make_producer: MakeProducer) -> None:

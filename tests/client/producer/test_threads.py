@@ -88,6 +88,9 @@ class _Saving:
     def offer(self, *_: Any) -> list[Any]:
         raise AssertionError("nothing is compared any more once the producer has failed")
 
+    def failed(self, *_: Any) -> None:
+        raise AssertionError("every batch can be made")
+
 
 def _closing(owner: _Owner) -> Closing:
     closing = Closing(producer_settings({"bootstrap.servers": "localhost:1", "batch.num.messages": 1}), owner)

@@ -51,6 +51,8 @@ class Replaying(Protocol):
     @property
     def failure(self) -> KafkaError | None: ...
 
+    def failed(self, records: Records, error: KafkaError) -> None: ...
+
     def offer(self, partition: Unbatched, rows: list[Any], records: Callable[[list[Any]], Records]) -> list[Any]: ...
 
 
@@ -80,6 +82,7 @@ class Closing:
         self._open: OrderedDict[Unbatched, float] = OrderedDict()
         self._deferred: set[Unbatched] = set()  # due, but with enough batches before them
         self._refused: set[Unbatched] = set()  # with chunks, when another thread had the lock
+        self._unmade: deque[tuple[Records, KafkaError]] = deque()  # whose batch failed, until they are reported
         self._engines_thread = 0  # until it has had a turn
         self._wall_offset_s = wall_s() - monotonic_s()
         self._wall_offset_at_s = monotonic_s()
@@ -185,9 +188,11 @@ class Closing:
         """The rows of the oldest chunk, which leave it with their last step: a signal may come at any time before."""
         try:
             batches = self._batches(partition, rows, handle)
-        except BaseException:
+        except BaseException as failure:
             if get_ident() == self._engines_thread:
                 partition.chunks.popleft()  # they would be in the way at every turn
+                error = KafkaError(KafkaError._FAIL, f"no batch could be made of the records: {failure!r}")
+                self._unmade.append((self.records(partition, rows, handle), error))
             raise
         count = len(batches)
         try:
@@ -219,6 +224,10 @@ class Closing:
     def close_due(self, now_s: float) -> None:
         """Close the chunks that have lingered long enough."""
         self._engines_thread = get_ident()
+        while self._unmade:
+            records, error = self._unmade.popleft()
+            self._owner.report(Report(records, error=error, done_s=now_s))
+            self.saving.failed(records, error)
         if self._refused:
             refused, self._refused = self._refused, set()
             self._refused.update(each for each in refused if each.chunks and not self.close(each))
