@@ -8,17 +8,27 @@ from oncelog.log.partition import Fate
 from oncelog.server.errors import ErrorCode
 from oncelog.server.high_watermark import wait_until_settled, when_settled
 from oncelog.server.metadata_log import Definition
-from oncelog.server.produced import Commit, Many, Outcome
+from oncelog.server.produce_pattern import Pattern
+from oncelog.server.produced import Commit, Many, One, Outcome
 from oncelog.server.topic import Partition, Topic
+from oncelog.wire.hot import Produced, encode_produced
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import open_log, put
 
 
-@pytest.fixture
-def partition() -> Partition:
+def partition_of() -> Partition:
     log = open_log(MemoryDisk(), replicated=True)
     log.begin_epoch(1)
     return Partition(Topic(Definition(name="orders", id=UUID(int=1), partitions=1), log.config), 0, log)
+
+
+@pytest.fixture
+def partition() -> Partition:
+    return partition_of()
+
+
+def many(outcome: Outcome) -> Many:
+    return Many(9, 1, -1, [(b"orders", [outcome])])
 
 
 def overruled(partition: Partition) -> None:
@@ -31,12 +41,27 @@ def overruled(partition: Partition) -> None:
 def test_a_produce_request_is_answered_that_another_leads(partition: Partition) -> None:
     staged = put(partition.log, b"a")
     outcome = Outcome(0, partition, staged)
-    commit = Commit([Many(9, 1, -1, [(b"orders", [outcome])])], {partition: staged.end}, False)
+    commit = Commit([many(outcome)], {partition: staged.end}, False)
     assert not commit.is_settled()
     overruled(partition)
     assert commit.is_settled()
     commit.frames()
     assert (outcome.error_code, outcome.staged) == (ErrorCode.not_leader_or_follower, None)
+
+
+@pytest.mark.parametrize("is_recognised", [False, True])
+def test_what_was_safe_is_answered_though_its_partition_went_away_while_others_waited(is_recognised: bool) -> None:
+    moved, waits = partition_of(), partition_of()
+    safe, staged = put(moved.log, b"a"), put(waits.log, b"a")
+    moved.log.advance_high_watermark(1)
+    outcome = Outcome(0, moved, safe)
+    first = One(Pattern(b"", 9, -1, b"orders", moved), 1, outcome) if is_recognised else many(outcome)
+    commit = Commit([first, many(Outcome(0, waits, staged))], {waits: staged.end}, False)
+    moved.close().close()
+    waits.log.advance_high_watermark(1)
+    assert commit.is_settled()
+    produced = Produced(0, base_offset=safe.base_offset, append_time_ms=safe.append_time_ms)
+    assert commit.frames()[0] == encode_produced(9, 1, [(b"orders", [produced])])
 
 
 async def test_who_waits_is_told_once(partition: Partition) -> None:

@@ -5,13 +5,14 @@ from typing import NamedTuple
 
 from oncelog.log.partition import End, Fate, Staged
 from oncelog.records.errors import InvalidRecord, TooLarge
-from oncelog.server.errors import ErrorCode
+from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.produce_pattern import Pattern
 from oncelog.server.topics import Partition
 from oncelog.wire.hot import Produced, encode_produced, with_produce_throttle
 
 ALREADY_THERE = "already in the log"
 MOST_NAMED = 1_000  # of the records that were there already
+UNKNOWN = -1
 _NONE = int(ErrorCode.none)
 _STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
 _NOT_LEADER = int(ErrorCode.not_leader_or_follower)
@@ -60,12 +61,16 @@ class Outcome:
             return Produced(
                 self.index, int(self.error_code), record_errors=self.record_errors, error_message=self.message
             )
+        try:
+            start = self.partition.log.log_start_offset
+        except KafkaError:  # the partition went to another broker while the answers before this one waited
+            start = UNKNOWN
         return Produced(
             self.index,
             _NONE,
             staged.base_offset,
             staged.append_time_ms,
-            self.partition.log.log_start_offset,
+            start,
             [(index, ALREADY_THERE) for index in range(min(staged.dropped_records, MOST_NAMED))],
         )
 
@@ -113,7 +118,10 @@ class One:
         if staged is not None:
             _, base_offset, append_time_ms, dropped_records, _, _ = staged
             if not dropped_records:
-                return pattern.answer(self.correlation_id, base_offset, append_time_ms)
+                try:
+                    return pattern.answer(self.correlation_id, base_offset, append_time_ms)
+                except KafkaError:
+                    pass  # the partition is not here any more
         return encode_produced(pattern.version, self.correlation_id, ((pattern.name, (self.outcome.produced(),)),))
 
 
