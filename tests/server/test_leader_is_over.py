@@ -4,8 +4,10 @@ from uuid import UUID
 
 import pytest
 
-from oncelog.log.partition import Fate
+from oncelog.embedded import Server
+from oncelog.log.partition import Fate, PartitionLog
 from oncelog.server.errors import ErrorCode
+from oncelog.server.fetch import AT_ONCE
 from oncelog.server.high_watermark import wait_until_settled, when_settled
 from oncelog.server.metadata_log import Definition
 from oncelog.server.produce_pattern import Pattern
@@ -14,6 +16,9 @@ from oncelog.server.topic import Partition, Topic
 from oncelog.wire.hot import Produced, encode_produced
 from tests.log.memory_disk import MemoryDisk
 from tests.log.support import open_log, put
+from tests.raw import RawConnection
+from tests.raw.topics import new_topic
+from tests.waiting import until
 
 
 def partition_of() -> Partition:
@@ -81,3 +86,27 @@ def test_a_partition_that_is_deleted_is_lost_to_who_waits_and_keeps_what_was_saf
     partition.log.advance_high_watermark(1)
     partition.is_deleted = True
     assert (partition.fate(safe), partition.fate(waits)) == (Fate.SAFE, Fate.LOST)
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+@pytest.mark.parametrize("partitions", [1, AT_ONCE + 1], ids=["at once", "in turns"])
+def test_a_reader_that_waits_is_told_at_once(server: Server, partitions: int, is_closed: bool) -> None:
+    with RawConnection(server.bootstrap_servers) as raw:
+        topic = new_topic(raw, partitions)
+        partition = server.broker.topics.partition(topic, 0)
+        assert partition is not None
+        topics = [{"topic": topic, "partitions": [{"partition": index} for index in range(partitions)]}]
+        raw.ask("fetch", 11, max_wait=3_600_000, min_bytes=1, max_bytes=1000, topics=topics)
+        until(lambda: len(partition.polls) == 1, "the reader to wait")
+
+        def end() -> PartitionLog | None:
+            log = partition.close() if is_closed else None
+            partition.leads = False
+            partition.wake()
+            return log
+
+        log = server.call(end)
+        codes = [each.error_code for each in raw.answer().responses[0].partitions]
+        assert codes == [ErrorCode.not_leader_or_follower, *[ErrorCode.none] * (partitions - 1)]
+        if log is not None:
+            server.call(partition.open, log)

@@ -56,8 +56,10 @@ class Asked:
 
     @property
     def stands_before_the_last_segment(self) -> bool:
-        log = None if self.partition is None else self.partition.log
-        return log is not None and self.offset < min(log.segments.active.base_offset, log.high_watermark)
+        if self.partition is None or not self.partition.leads:
+            return False
+        log = self.partition.log
+        return self.offset < min(log.segments.active.base_offset, log.high_watermark)
 
     def is_known(self, kept: Mapping[int, Kept]) -> bool:
         """Whether there is nothing to read, and nothing to say that the reader does not know."""
@@ -245,6 +247,9 @@ class Fetch:
         woken = self._woken
         part_bytes = -(-(self._min_bytes - self._found_bytes) // max(self._awaited, 1))
         for number, (each, partition) in enumerate(self._places(), 1):
+            if partition.is_deleted or not partition.leads:
+                woken()
+                continue
             log = partition.log
             appended_bytes = log.appended_bytes
             if self._end_of(log) < log.next_offset:
@@ -253,8 +258,6 @@ class Fetch:
                 wanted_bytes = 0 if each.seen_bytes == UNKNOWN else each.seen_bytes + part_bytes
                 if wanted_bytes <= appended_bytes:
                     woken()
-            if partition.is_deleted:
-                woken()
             partition.polls.add(woken, wanted_bytes)
             if number % ASKED_IN_A_STEP == 0:
                 yield
@@ -268,7 +271,8 @@ class Fetch:
         is_due = False
         for number, (each, partition) in enumerate(self._places(), 1):
             log = partition.log
-            if each.seen_bytes == UNKNOWN or partition.is_deleted or log.offline is not None:
+            # Where another broker leads the log may be closed, so that it can be asked nothing.
+            if not partition.leads or each.seen_bytes == UNKNOWN or partition.is_deleted or log.offline is not None:
                 is_due = True
             else:
                 appended_bytes = log.appended_bytes
