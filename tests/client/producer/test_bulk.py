@@ -1,5 +1,6 @@
 """Arrow tables in, the same records out, placed as produce() would; a table that cannot be sent is refused."""
 
+import gc
 import random
 import zlib
 from collections.abc import Callable
@@ -13,10 +14,11 @@ from oncelog.client.producer import arguments, bulk
 from oncelog.client.producer.producer import Producer
 from oncelog.embedded import Server
 from tests.client.inside import engine_of
-from tests.client.producer.conftest import MakeProducer
+from tests.client.producer.conftest import MakeProducer, producers_threads
 from tests.client.producer.stored import Heard, stored
 from tests.raw import RawConnection
 from tests.raw.topics import new_topic
+from tests.waiting import until
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
@@ -33,6 +35,18 @@ def test_a_table_stands_in_the_log_once_and_in_order(
     assert (sent.record_count, sent.delivered_count, sent.failed_count) == (30_000, 30_000, 0)
     assert len(producer) == 0
     assert [each.value for each in stored(server.bootstrap_servers, topic)] == values
+
+
+def test_a_table_is_sent_though_nobody_keeps_its_producer(server: Server, topic: str) -> None:
+    before = producers_threads()
+    properties = {"bootstrap.servers": server.bootstrap_servers, "batch.size": 20_000}
+    sent = Producer(properties).send(
+        topic, pa.table({"value": pa.array([b"%0100d" % number for number in range(30_000)])})
+    )
+    gc.collect()
+    (only,) = sent.result(30)
+    assert only.record_count == 30_000
+    until(lambda: producers_threads() <= before, "the producer to end then")
 
 
 def test_all_columns_arrive_row_by_row(server: Server, raw: RawConnection, make_producer: MakeProducer) -> None:

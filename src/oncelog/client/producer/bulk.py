@@ -75,6 +75,7 @@ class BulkSend:
         self.failed_count = 0
         self.done_bytes = 0
         self.error: KafkaError | None = None  # the first one
+        self.kept: object = None  # a producer that nobody else keeps would end before its rows are sent
         self._ranges: list[Range] = []
         self._is_whole = False  # all rows were handed over
         self._lock = threading.Lock()
@@ -164,6 +165,7 @@ class BulkSend:
             self._done.set()
         for watcher in self._watchers:
             watcher()
+        self.kept = None
 
 
 def _follows(last: Range, each: Range) -> bool:

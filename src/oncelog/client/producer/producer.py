@@ -169,6 +169,7 @@ class Producer(Face):
         writer: BulkWriter = self._begin(kind, topic, data)
         handle = writer.handle
         writer.know(self._thread.run(self._engine.know(topic)))
+        handle.kept = self
         if on_delivery is not None:
             outbox = self._outbox
             handle.watch(lambda: outbox.put(handle.error, on_delivery, handle))
@@ -186,6 +187,7 @@ class Producer(Face):
         raw = bulk_module("raw")
         writer: RawWriter = self._begin(raw.RawWriter, topic, batches)
         writer.know(self._thread.run(self._engine.know(topic)), partition)
+        writer.handle.kept = self
         pause = threading.Event()
         try:
             for part in writer.parts():
