@@ -395,7 +395,7 @@ async def test_a_group_in_which_two_members_have_the_same_does_not_go_over(house
 
 
 @pytest.mark.parametrize(("assignor", "goes_over"), [("cooperative-sticky", True), ("mine", False)])
-async def test_data_that_an_assignor_adds_to_shares_are_no_loss_where_it_is_one_of_the_clients_own(
+async def test_data_that_an_assignor_adds_to_shares_are_no_loss_where_it_is_a_sticky_one_of_the_clients(
     house: House, assignor: str, goes_over: bool
 ) -> None:
     classic = Classic(house, "a", assignor=assignor)

@@ -44,7 +44,7 @@ CUSTOM_ASSIGNOR = (
 )
 # librdkafka adds to each share what its member said as it joined: with these assignors, what it had, and no more than a
 # hint. Kafka refuses the group even so, from its second generation on.
-OF_CLIENTS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+STICKY = frozenset({"sticky", "cooperative-sticky"})
 
 
 class _Moved(NamedTuple):
@@ -115,7 +115,7 @@ def _read(former: Group, topics: KnownTopics) -> Iterator[_Moved]:
 
 def _shares(former: Group, topics: KnownTopics) -> Iterator[tuple[str, Places]]:
     count = 0
-    is_custom = former.protocol_name not in OF_CLIENTS
+    is_custom = former.protocol_name not in STICKY
     for member in former.members:
         share = read_share(member.assignment)
         if share.has_user_data and is_custom:
