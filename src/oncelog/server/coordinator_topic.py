@@ -136,10 +136,14 @@ class CoordinatorTopic:
     def is_made(self) -> bool:
         return self._topics.get(self.kind.topic) is not None
 
+    def limit_bytes(self, name: str) -> int:
+        """The most that one batch may hold."""
+        partition = self.partition_of(name)
+        return self._most_bytes if partition is None else partition.topic.log_config.max_message_bytes
+
     def check_size(self, name: str, held_bytes: int) -> None:
         """Check the size of one batch, or of a part of it that is known before the batch is made."""
-        partition = self.partition_of(name)
-        limit_bytes = self._most_bytes if partition is None else partition.topic.log_config.max_message_bytes
+        limit_bytes = self.limit_bytes(name)
         if held_bytes > limit_bytes:
             raise KafkaError(
                 self.kind.too_large,

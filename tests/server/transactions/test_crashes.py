@@ -181,3 +181,17 @@ def test_an_id_that_nobody_uses_is_forgotten() -> None:
     assert set(house.transactions.entries) == {"other"}
     assert house.init(NAME).epoch == 0
     house.stop()
+
+
+def test_ids_that_do_not_fit_into_one_batch_are_forgotten_too() -> None:
+    clock = ManualClock()
+    given = "transactional.id.expiration.ms=1000", "message.max.bytes=2000"
+    house = House(MemoryDisk(1), clock, FIRST_PID, *given, "transaction.state.log.num.partitions=1")
+    for number in range(5):
+        assert house.init(f"{number}" * 900).error is ErrorCode.none
+    house.timers.advance(2 * 3_600_000)
+    assert not house.transactions.entries
+    house.stop()
+    after = House(house.disk, clock)
+    assert not after.transactions.entries
+    after.stop()

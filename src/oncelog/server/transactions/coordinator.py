@@ -422,13 +422,25 @@ class TransactionCoordinator:
         for entry in entries:
             by_partition.setdefault(self.topic.partition_of(entry.transactional_id), []).append(entry)
         for some in by_partition.values():
-            tombstones: list[KeyValue] = [(records.encode_key(each.transactional_id), None) for each in some]
-            try:
-                self.topic.append(some[0].transactional_id, tombstones, now)
-            except KafkaError:
-                continue  # another time
+            limit_bytes, held_bytes = self.topic.limit_bytes(some[0].transactional_id), 0
+            batch: dict[str, KeyValue] = {}
             for each in some:
-                self._memory.forget(each.transactional_id)
+                tombstone: KeyValue = (records.encode_key(each.transactional_id), None)
+                more_bytes = bytes_of_record(tombstone)
+                if batch and held_bytes + more_bytes > limit_bytes:  # long ids: they do not fit into one batch
+                    self._bury(batch, now)
+                    batch, held_bytes = {}, 0
+                batch[each.transactional_id] = tombstone
+                held_bytes += more_bytes
+            self._bury(batch, now)
+
+    def _bury(self, tombstones: dict[str, KeyValue], now: Now) -> None:
+        try:
+            self.topic.append(next(iter(tombstones)), list(tombstones.values()), now)
+        except KafkaError:
+            return  # another time
+        for name in tombstones:
+            self._memory.forget(name)
 
 
 def _at_once(pauses: Pauses) -> None:
