@@ -1,5 +1,6 @@
 """Markers: the ends of transactions in the partitions that they wrote to, here and at other brokers."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
@@ -71,7 +72,6 @@ class Markers:
         taken its place, so that it is not for this one to go on."""
         version = decided.version >= RAISES
         marking = Marking(decided.pid, decided.epoch, entry.epoch, decided.is_commit, version)
-        is_fenced = False
         here: dict[TopicPartition, Appended | ErrorCode] = {}
         elsewhere: dict[int, list[TopicPartition]] = {}
         for at in sorted(entry.missing):
@@ -83,12 +83,24 @@ class Markers:
                 here[at] = self.append(at, marking)
             elif partition.leadership.leader != NOBODY:
                 elsewhere.setdefault(partition.leadership.leader, []).append(at)
+        if not elsewhere:
+            return await self._settle(entry, here)
+        # Together: one here may wait for its followers for ever, and a broker that is down for its time.
+        # No TaskGroup: this may be begun outside of the task that goes on with it (see `eagerly.py`).
+        told = (self._tell(entry, *each, marking) for each in elsewhere.items())
+        return any(await asyncio.gather(self._settle(entry, here), *told))
+
+    async def _settle(self, entry: Entry, here: dict[TopicPartition, Appended | ErrorCode]) -> bool:
+        is_fenced = False
         for at, appended in here.items():
             await self._pause()
             is_fenced = self._note(entry, at, await self.settled(appended)) or is_fenced
-        for node_id, places in elsewhere.items():
-            for at, code in (await self._ask(node_id, places, marking)).items():
-                is_fenced = self._note(entry, at, code) or is_fenced
+        return is_fenced
+
+    async def _tell(self, entry: Entry, node_id: int, places: list[TopicPartition], marking: Marking) -> bool:
+        is_fenced = False
+        for at, code in (await self._ask(node_id, places, marking)).items():
+            is_fenced = self._note(entry, at, code) or is_fenced
         return is_fenced
 
     def _note(self, entry: Entry, at: TopicPartition, code: ErrorCode) -> bool:
