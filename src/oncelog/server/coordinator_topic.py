@@ -7,9 +7,9 @@ not at all.
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from oncelog.clock import Now
 from oncelog.log.errors import LogStorageError
@@ -29,6 +29,7 @@ NOT_MADE = -1  # among the partitions in trouble: there is none yet
 
 OnSettled = Callable[[ErrorCode], None]
 KeyValue = tuple[bytes, bytes | None]
+N = TypeVar("N")
 
 # The size of a batch that holds one request: its keys and values, and some bytes of framing for each record.
 RECORD_OVERHEAD_BYTES = 32
@@ -136,14 +137,28 @@ class CoordinatorTopic:
     def is_made(self) -> bool:
         return self._topics.get(self.kind.topic) is not None
 
-    def limit_bytes(self, name: str) -> int:
+    def in_batches(self, name: str, records: Iterable[tuple[N, KeyValue]]) -> Iterator[dict[N, KeyValue]]:
+        """Records of which each may stand by itself, by their names, cut into what fits into one batch."""
+        limit_bytes, held_bytes = self._limit_bytes(name), 0
+        some: dict[N, KeyValue] = {}
+        for of, record in records:
+            more_bytes = bytes_of_record(record)
+            if some and held_bytes + more_bytes > limit_bytes:
+                yield some
+                some, held_bytes = {}, 0
+            some[of] = record
+            held_bytes += more_bytes
+        if some:
+            yield some
+
+    def _limit_bytes(self, name: str) -> int:
         """The most that one batch may hold."""
         partition = self.partition_of(name)
         return self._most_bytes if partition is None else partition.topic.log_config.max_message_bytes
 
     def check_size(self, name: str, held_bytes: int) -> None:
         """Check the size of one batch, or of a part of it that is known before the batch is made."""
-        limit_bytes = self.limit_bytes(name)
+        limit_bytes = self._limit_bytes(name)
         if held_bytes > limit_bytes:
             raise KafkaError(
                 self.kind.too_large,

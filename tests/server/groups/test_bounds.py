@@ -408,3 +408,19 @@ async def test_clients_that_hang_up_together_are_not_looked_for_among_all_member
     await asyncio.sleep(0)
     assert len(house.groups.groups["g"].members) == 1
     assert walks == []
+
+
+@pytest.mark.parametrize("how", ["expired", "deleted"])
+async def test_offsets_of_a_group_go_though_their_tombstones_do_not_fit_into_one_batch(how: str) -> None:
+    house = House("message.max.bytes=2000")
+    house.make_topic("t", 5)
+    group = "g" * MOST_ID_CHARACTERS
+    for partition in range(5):
+        assert house.commit(group, "t", 7, partition) is ErrorCode.none
+    if how == "expired":
+        house.timers.advance(8 * 24 * 3_600_000)
+    else:
+        assert house.delete_group(group) is ErrorCode.none
+    assert [house.offset(group, "t", partition) for partition in range(5)] == [None] * 5
+    after = house.after_restart()
+    assert [after.offset(group, "t", partition) for partition in range(5)] == [None] * 5

@@ -22,8 +22,6 @@ from oncelog.server.settings import Settings
 from oncelog.server.shares import Shares
 from oncelog.server.topics import Partition, Topics
 
-TOMBSTONES_A_BATCH = 5_000  # many records are taken away in batches well below max.message.bytes
-
 Settled = ErrorCode | asyncio.Future[ErrorCode]
 AnyGroup = Group | ConsumerGroup
 
@@ -117,11 +115,11 @@ class GroupStore:
 
     def remove_offsets(self, group_id: str, partitions: Iterable[TopicPartition], now: Now) -> Settled:
         settled: Settled = ErrorCode.none
-        gone = list(partitions)
-        for start in range(0, len(gone), TOMBSTONES_A_BATCH):
-            some = gone[start : start + TOMBSTONES_A_BATCH]
-            tombstones: list[KeyValue] = [(records.encode_offset_key(group_id, *at), None) for at in some]
-            partition, end = self.topic.append(group_id, tombstones, now)
+        tombstones: list[tuple[TopicPartition, KeyValue]] = [
+            (at, (records.encode_offset_key(group_id, *at), None)) for at in partitions
+        ]
+        for some in self.topic.in_batches(group_id, tombstones):
+            partition, end = self.topic.append(group_id, some.values(), now)
             settled = self._settled_at(partition, end)
             for topic, index in some:
                 self.offsets.remove(group_id, topic, index)

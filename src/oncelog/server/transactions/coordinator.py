@@ -422,17 +422,10 @@ class TransactionCoordinator:
         for entry in entries:
             by_partition.setdefault(self.topic.partition_of(entry.transactional_id), []).append(entry)
         for some in by_partition.values():
-            limit_bytes, held_bytes = self.topic.limit_bytes(some[0].transactional_id), 0
-            batch: dict[str, KeyValue] = {}
-            for each in some:
-                tombstone: KeyValue = (records.encode_key(each.transactional_id), None)
-                more_bytes = bytes_of_record(tombstone)
-                if batch and held_bytes + more_bytes > limit_bytes:  # long ids: they do not fit into one batch
-                    self._bury(batch, now)
-                    batch, held_bytes = {}, 0
-                batch[each.transactional_id] = tombstone
-                held_bytes += more_bytes
-            self._bury(batch, now)
+            names = [each.transactional_id for each in some]
+            tombstones: list[tuple[str, KeyValue]] = [(name, (records.encode_key(name), None)) for name in names]
+            for batch in self.topic.in_batches(names[0], tombstones):
+                self._bury(batch, now)
 
     def _bury(self, tombstones: dict[str, KeyValue], now: Now) -> None:
         try:
