@@ -43,5 +43,5 @@ def test_each_stage_has_an_end_well_before_cis_own() -> None:
     run = read(".ci/run")
     minutes = [int(word[:-1]) for word in run.split() if word[:-1].isdigit() and word.endswith("m")]
     assert len(minutes) == 3
-    assert sum(minutes) <= 72
+    assert sum(minutes) <= 80
     assert os.access(ROOT / ".ci" / "totals", os.X_OK)
