@@ -92,7 +92,8 @@ def test_a_name_of_any_letters_is_kept(given: Entity) -> None:
 
 
 def test_what_no_broker_wrote_is_passed_over() -> None:
-    document = {"nonsense": 3, "user=a": [], "user=b": {"producer_byte_rate": "x", "other": 4}, "planet=x": {"a": 1}}
+    of_b = {"producer_byte_rate": "x", "consumer_byte_rate": 10**400, "other": 4}
+    document = {"nonsense": 3, "user=a": [], "user=b": of_b, "planet=x": {"a": 1}}
     assert quotas.read(document) == {entity(user="b"): {"other": 4.0}}
 
 

@@ -87,7 +87,7 @@ def _entity_from(key: str) -> Entity:
 
 
 def _is_bound(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
 
 
 def alteration(operations: Iterable[tuple[str, float | None]]) -> Changes | None:
