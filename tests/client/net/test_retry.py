@@ -93,6 +93,15 @@ async def test_an_unknown_topic_is_believed_unknown_once_it_had_time_to_settle(t
     assert turned.pauses == [1, 1, 1]
 
 
+async def test_an_unknown_topic_is_believed_unknown_by_who_has_less_patience_than_it_has_time_to_settle(
+    turned: Turned,
+) -> None:
+    patience = Patience(2, 1, lag_s=3)
+    with pytest.raises(KafkaException) as failed:
+        await ask(failing(*[UNKNOWN] * 99), patience, gave_up=patience.over, clock=turned.clock)
+    assert failed.value.error == UNKNOWN
+
+
 async def test_what_is_stale_is_refreshed_before_every_attempt_but_the_first(turned: Turned) -> None:
     heard: list[object] = []
 

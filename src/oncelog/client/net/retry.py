@@ -155,7 +155,8 @@ class Attempts(Generic[Key]):
     def _give_up(self) -> None:
         for key in self.left:
             trouble = self._trouble.get(key)
-            if self._gave_up is not None:
+            is_answer = self._patience.lag_s < inf and _code(trouble) in self._patience.lagging  # longer than we wait
+            if self._gave_up is not None and not is_answer:
                 self.outcomes[key] = self._gave_up(None if trouble is None else trouble.error)
             else:
                 self.outcomes[key] = trouble or self._patience.over(None)
