@@ -223,8 +223,12 @@ def test_the_key_of_the_authority_may_be_kept_elsewhere_until_it_has_to_sign(
     assert not folder.make_certificates(names, now_ms)
     assert (tmp_path / "authority.pem").read_bytes() == authority and is_trusted(tmp_path)
     assert not messages(caplog, "oncelog.first_steps")
-    assert folder.make_certificates(names | {"log.example"}, now_ms)
-    assert is_trusted(tmp_path) and "clients on other machines need the new" in caplog.text
+    assert not folder.make_certificates(names | {"log.example"}, now_ms)
+    assert (tmp_path / "authority.pem").read_bytes() == authority, "for those who trust it"
+    (told,) = messages(caplog, "oncelog.first_steps")
+    assert "authority.key, and ends in 364 days; it lacks log.example. Bring the key back" in told
+    assert folder.make_certificates(names, now_ms + 366 * DAY_MS)
+    assert "clients on other machines need the new" in messages(caplog, "oncelog.first_steps")[-1]
 
 
 def test_whom_clients_trust_has_signed_it_also_where_its_file_was_gone(tmp_path: Path) -> None:
@@ -281,6 +285,7 @@ def test_a_crash_between_two_files_leaves_no_key_beside_another_authority(
     folder, names, now_ms = SecureFolder(str(tmp_path)), frozenset({"localhost"}), int(time.time() * 1000)
     folder.make_certificates(names, now_ms)
     (tmp_path / lost).unlink()
+    (tmp_path / "server.pem").unlink()
     done: list[Path] = []
 
     def write(path: Path, data: bytes) -> None:

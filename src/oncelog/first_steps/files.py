@@ -70,14 +70,28 @@ class SecureFolder:
     def _make_certificates(self, names: frozenset[str], now_ms: int) -> bool:
         if self._server_file.exists():
             there = self._server_file.read_bytes()
-            has = names_in(there)
-            if self._is_trusted(there) and names <= has and ends_ms(there) - now_ms > RENEW_MS:
+            has, is_trusted, left_ms = names_in(there), self._is_trusted(there), ends_ms(there) - now_ms
+            if is_trusted and names <= has and left_ms > RENEW_MS:
+                return False
+            if is_trusted and left_ms > 0 and not self._key_file.exists():
+                self._say_what_is_not_signed(names - has, left_ms)
                 return False
             names |= has
         authority = self.authority(now_ms)  # only now: its key may be kept elsewhere while nothing is to be signed
         made = sign_server(authority, names, now_ms)
         write_private(self._server_file, made.key + made.certificate + authority.certificate)
         return True
+
+    def _say_what_is_not_signed(self, lacking: frozenset[str], left_ms: int) -> None:
+        """Another authority would shut out all clients that trust this one, while its certificate is still good."""
+        logger.warning(
+            "%s cannot be made anew without %s, and ends in %d days%s. Bring the key back, or take both files of the "
+            "authority away: the next start makes others, of which clients on other machines need the new certificate",
+            self._server_file,
+            self._key_file,
+            left_ms // DAY_MS,
+            f"; it lacks {', '.join(sorted(lacking))}" if lacking else "",
+        )
 
     def _is_trusted(self, server: bytes) -> bool:
         """Whether clients trust it that have the authority's file as it is."""
