@@ -71,9 +71,12 @@ def test_the_last_epoch_is_left_for_a_fence_and_then_comes_another_pid() -> None
     prepared = decided(full, is_commit=True, raises=True)
     assert (prepared.pid, prepared.epoch, prepared.next_pid) == (PID, LAST_EPOCH, FRESH)
     done = machine.completed(prepared, 10)
-    assert (done.pid, done.epoch, done.previous_pid, done.last_epoch) == (FRESH, 0, PID, LAST_EPOCH)
+    assert (done.pid, done.epoch, done.previous_pid, done.last_epoch) == (FRESH, 0, PID, LAST_EPOCH - 1)
     again = machine.ended(done, PID, LAST_EPOCH - 1, is_commit=True, raises=True, fresh_pid=1, wall_ms=9)
     assert again is DONE, "its producer did not hear of the new pid"
+    resumed = machine.initialised(done, 1000, Expected(PID, LAST_EPOCH - 1), 11, 1)
+    assert isinstance(resumed, Transaction), "nor does it when it is initialised anew instead"
+    assert (resumed.pid, resumed.epoch) == (FRESH, 0)
     rotated = machine.initialised(begun(LAST_EPOCH - 1), 1000, None, 2, FRESH)
     assert isinstance(rotated, Transaction)
     assert (rotated.pid, rotated.epoch) == (FRESH, 0)

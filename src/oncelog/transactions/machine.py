@@ -164,20 +164,19 @@ def aborted(fence: Transaction, wall_ms: int, *, raises: bool) -> Transaction:
 
 
 def completed(now: Transaction, wall_ms: int) -> Transaction:
-    """Every partition has its marker."""
+    """Every partition has its marker. Where a fresh pid follows, the last epoch stays the one that the producer knew:
+    by it an initialisation may be asked for whose producer did not hear of the pid."""
     outcome = outcome_of(Event.MARKED, now.state)
     assert isinstance(outcome, To)
     pid, epoch = now.pid, now.epoch
     if now.version >= RAISES and now.next_pid != NO_PID:
         pid, epoch = now.next_pid, 0
-    last_epoch = now.last_epoch if pid == now.pid else now.epoch
     return replace(
         now,
         pid=pid,
         epoch=epoch,
         previous_pid=now.pid,
         next_pid=NO_PID,
-        last_epoch=last_epoch,
         state=outcome.state,
         partitions=frozenset(),
         updated_wall_ms=wall_ms,
