@@ -4,6 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from oncelog.log.errors import LogStorageError
+from oncelog.log.partition import PartitionLog
 from oncelog.server.topics import Partition
 
 THREADS = 4
@@ -22,12 +23,13 @@ class Flusher:
 
         A flush that runs already may have begun too early, so another one follows it, for all who asked meanwhile.
         """
-        if partition.log.high_watermark >= partition.log.next_offset:
+        if not partition.is_open or partition.log.high_watermark >= partition.log.next_offset:
             return
         if partition in self._running:
             self._again.add(partition)
             return
-        future = asyncio.get_running_loop().run_in_executor(self._threads, _flush, partition)
+        # Its log is taken here: until a thread comes to it, the partition may be closed, or be another log's.
+        future = asyncio.get_running_loop().run_in_executor(self._threads, _flush, partition.log)
         self._running[partition] = future
         future.add_done_callback(lambda _: self._finished(partition))
 
@@ -37,11 +39,14 @@ class Flusher:
         if partition in self._again:
             self._again.discard(partition)
             self.request(partition)
-        elif not has_flushed and partition.log.offline is None and not self._is_closed:
+        elif not has_flushed and self._may_try_again(partition):
             asyncio.get_running_loop().call_later(AGAIN_S, self._try_again, partition)
 
+    def _may_try_again(self, partition: Partition) -> bool:
+        return not self._is_closed and partition.is_open and partition.log.offline is None
+
     def _try_again(self, partition: Partition) -> None:
-        if not self._is_closed and partition.log.offline is None:
+        if self._may_try_again(partition):
             self.request(partition)
 
     async def close(self) -> None:
@@ -51,10 +56,10 @@ class Flusher:
         self._threads.shutdown()
 
 
-def _flush(partition: Partition) -> bool:
+def _flush(log: PartitionLog) -> bool:
     """Whether it was done. Where not, the log is offline from here on, or the flush is to be tried again."""
     try:
-        partition.log.flush()
+        log.flush()
     except LogStorageError:
         return False
     return True
