@@ -121,6 +121,38 @@ def ask_and_wait(
     until(lambda: len(partition.polls) == 1, "the fetch to wait")
 
 
+@pytest.mark.parametrize("max_wait", [60_000, 1])
+def test_a_long_poll_that_fails_is_answered_and_gives_its_memory_back(
+    server: Server, raw: RawConnection, monkeypatch: pytest.MonkeyPatch, max_wait: int
+) -> None:
+    topic = new_topic(raw, 2)
+    raw.produce(topic, 1, ONE)
+    fails = server.broker.topics.partition(topic, 1)
+    assert fails is not None
+    find, finds = fails.log.find, iter([True])
+
+    def found_once(*how: Any, **more: Any) -> Any:
+        assert next(finds, False), "something that nobody has thought of"
+        return find(*how, **more)
+
+    monkeypatch.setattr("oncelog.server.fetch.AT_ONCE", 500)  # in turns, a task tells what it raises
+    monkeypatch.setattr(fails.log, "find", found_once)
+    unsent = server.broker.memory.unsent
+    left_bytes = unsent.left_bytes
+    places = [{"topic": topic, "partitions": [part(index=0), part(index=1)]}]
+    raw.socket.settimeout(25)
+    session: dict[str, Any] = {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": []}
+    raw.ask("fetch", 11, max_wait=max_wait, min_bytes=len(ONE) + 1, max_bytes=1 << 20, topics=places, **session)
+    if max_wait > 1:
+        waiting = server.broker.topics.partition(topic, 0)
+        assert waiting is not None
+        until(lambda: len(waiting.polls) == 1, "the fetch to wait")
+        with RawConnection(server.bootstrap_servers) as other:
+            other.produce(topic, 0, ONE)
+    assert raw.answer().error_code is ErrorCode.unknown_server_error
+    assert unsent.left_bytes == left_bytes
+
+
 def test_a_long_poll_waits_for_as_many_bytes_as_it_asked_for(server: Server, raw: RawConnection, topic: str) -> None:
     raw.produce(topic, 0, ONE)
     ask_and_wait(server, raw, topic, min_bytes=len(ONE) * 3)

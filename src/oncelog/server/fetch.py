@@ -4,7 +4,7 @@ A wait is called when one of its partitions moves, by the partition itself; nobo
 """
 
 import asyncio
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -292,23 +292,37 @@ class Fetch:
 
     def _look(self) -> None:
         self._is_due = False
+        self._answering(self._looked)
+
+    def _answering(self, answer: Callable[[], Encoded | None]) -> None:
+        """Answer the wait, if there is an answer by now. Nobody but its client hears of what goes wrong: without an
+        answer its connection would stand still for ever."""
         if self._future is None or self._future.done():
             return
+        try:
+            answered = answer()
+        except Exception as failure:
+            self._let_go()
+            self._future.set_exception(failure)
+        else:
+            if answered is not None:
+                self._future.set_result(answered)
+
+    def _looked(self) -> Encoded | None:
         if at_once(self._growing()):
             topics, self._found_bytes, has_error = self._call.timed(self._read)
             if self._is_enough() or has_error:
-                self._future.set_result(self._held(self._packed(self._news(topics))))
-                return
+                return self._held(self._packed(self._news(topics)))
             self._let_go()
         at_once(self._waiting())
+        return None
 
     def _end_wait(self) -> None:
         if self._enough is not None and not self._enough.done():
             self._enough.set_result(None)
 
     def _finish(self) -> None:
-        if self._future is not None and not self._future.done():
-            self._future.set_result(self._held(self._packed(self._news(self._call.timed(self._read)[0]))))
+        self._answering(lambda: self._held(self._packed(self._news(self._call.timed(self._read)[0]))))
 
     def _forget(self, _: object) -> None:
         if self._timer is not None:
