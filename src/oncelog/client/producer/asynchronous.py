@@ -100,6 +100,9 @@ class AsyncProducer(Face):
                 await self._wait_until(partial(writer.has_room, piece))
                 # In a thread, since a piece takes some milliseconds and other work of this loop need not wait for it.
                 await asyncio.to_thread(writer.send, piece)
+        except BaseException:
+            future.cancel()  # nobody gets it, so nobody could ask it what it would say of the rows that went before
+            raise
         finally:
             writer.finish()
         return future
@@ -122,6 +125,9 @@ class AsyncProducer(Face):
                 else:
                     await self._wait_until(partial(writer.has_room, part))
                     writer.put(part)
+        except BaseException:
+            future.cancel()  # nobody gets it, so nobody could ask it what it would say of the rows that went before
+            raise
         finally:
             writer.finish()
         return future
