@@ -212,7 +212,7 @@ class ProducerMap:
         that it could end is not remembered: that would drive out those who write."""
         self.run.end()
         if pid not in self.transactions.open and self._kafka.row(pid) < 0 and self._kafka.is_full(now):
-            self.transactions.verified.pop(pid, None)
+            self.transactions.forget_answers(pid)
             return
         self._kafka.accept_unsequenced(pid, epoch, timestamp_ms, now)
         self.transactions.ended(pid, marker.coordinator_epoch, marker_offset)

@@ -23,7 +23,7 @@ class Ended(NamedTuple):
 
 
 class Transactions:
-    __slots__ = ("_ended", "coordinators", "open", "verified")
+    __slots__ = ("_asked", "_ended", "_questions", "coordinators", "open", "verified")
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}  # pid: the first offset. In the order of these, as batches are
@@ -32,6 +32,10 @@ class Transactions:
         self._ended: deque[Ended] = deque()
         # pid: the epoch in which its coordinator knows that it writes here. Until it does so, or its transaction ends.
         self.verified: dict[int, int] = {}
+        # pid: the question to its coordinator that an answer must belong to. Until its transaction ends, too: an answer
+        # from before that says nothing of what comes after it.
+        self._asked: dict[int, int] = {}
+        self._questions = 0
 
     def __bool__(self) -> bool:
         return bool(self.open or self.coordinators)
@@ -42,13 +46,33 @@ class Transactions:
         if self.verified:
             self.verified.pop(pid, None)
 
+    def ask(self, pid: int) -> int:
+        """The question to the producer's coordinator that is about to be asked, or is under way already."""
+        question = self._asked.get(pid)
+        if question is None:
+            while len(self._asked) >= MOST_VERIFIED:
+                self._asked.pop(next(iter(self._asked)))
+            self._questions += 1
+            question = self._asked[pid] = self._questions
+        return question
+
+    def is_asked(self, pid: int, question: int) -> bool:
+        """Whether the transaction that the coordinator speaks of has not ended here meanwhile. What is appended behind
+        its marker, none would ever end."""
+        return self._asked.get(pid) == question
+
     def verify(self, pid: int, epoch: int) -> None:
         while len(self.verified) >= MOST_VERIFIED:
             self.verified.pop(next(iter(self.verified)))  # it is asked for again
         self.verified[pid] = epoch
 
-    def ended(self, pid: int, coordinator_epoch: int, marker_offset: int) -> None:
+    def forget_answers(self, pid: int) -> None:
+        """A marker was appended."""
         self.verified.pop(pid, None)
+        self._asked.pop(pid, None)
+
+    def ended(self, pid: int, coordinator_epoch: int, marker_offset: int) -> None:
+        self.forget_answers(pid)
         first_offset = self.open.pop(pid, None)
         self.coordinators[pid] = max(coordinator_epoch, self.coordinator_epoch(pid))
         if first_offset is not None:

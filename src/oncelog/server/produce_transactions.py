@@ -13,7 +13,7 @@ from oncelog.records.header import HEADER_BYTES, TRANSACTIONAL, BatchHeader, rea
 from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode, KafkaError
 from oncelog.server.topics import Partition
-from oncelog.server.transactions.verifying import told
+from oncelog.server.transactions.verifying import question_of, told
 from oncelog.transactions.machine import TopicPartition
 
 ADDS, KNOWS_ABORTABLE = 12, 11  # versions of Produce
@@ -67,22 +67,22 @@ class Verification:
 
     async def run(self) -> None:
         by_producer: dict[tuple[int, int], list[Wanted]] = {}
-        for each in self._wanted:
+        for each in (each for each in self._wanted if each.partition.is_open):
             by_producer.setdefault((each.pid, each.epoch), []).append(each)
         for (pid, epoch), some in by_producer.items():
             places = [each.place for each in some]
             if len(by_producer) > 1:
                 self.refused |= dict.fromkeys(places, (ErrorCode.invalid_producer_id_mapping, None))
                 continue
-            found = await self._broker.verifying.ask(
-                self._transactional_id, pid, epoch, places, adds=self._version >= ADDS
-            )
-            for each in some:
+            adds = self._version >= ADDS
+            asked = [question_of(each.partition, pid, adds=adds) for each in some]
+            found = await self._broker.verifying.ask(self._transactional_id, pid, epoch, places, adds=adds)
+            for each, question in zip(some, asked, strict=True):
                 error = found[each.place]
                 if error is not ErrorCode.none:
                     self.refused[each.place] = self._told(error)
-                elif each.partition.is_open:
-                    each.partition.log.producers.transactions.verify(pid, epoch)
+                else:
+                    question.verified(epoch)
 
     def _told(self, error: ErrorCode) -> tuple[ErrorCode, str | None]:
         error = told(error, knows_abortable=self._version >= KNOWS_ABORTABLE)

@@ -4,8 +4,9 @@ is appended, so that none comes after its end. Clients of the second version lea
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from oncelog.producers.transactions import Transactions
 from oncelog.replication.leadership import NOBODY
 from oncelog.server.errors import ErrorCode
 from oncelog.server.ports import Peers
@@ -111,11 +112,35 @@ class Verifying:
         """Verify a partition of `__consumer_offsets` that is here."""
         if not partition.log.producers.may_write_in_transaction(pid, epoch):
             at = partition.topic.name, partition.index
+            question = question_of(partition, pid, adds=adds)
             error = (await self.ask(transactional_id, pid, epoch, [at], adds=adds))[at]
             if error is not ErrorCode.none:
                 return told(error, knows_abortable=adds)
-            partition.log.producers.transactions.verify(pid, epoch)
+            if not question.verified(epoch):
+                return ErrorCode.invalid_txn_state  # it has ended meanwhile
         return ErrorCode.none
+
+
+class Question(NamedTuple):
+    """The question whether a producer writes to a partition in its transaction, on its way to the coordinator."""
+
+    transactions: Transactions  # of that partition
+    pid: int
+    number: int | None
+
+    def verified(self, epoch: int) -> bool:
+        """The coordinator said so. Whether that still holds."""
+        if self.number is not None and not self.transactions.is_asked(self.pid, self.number):
+            return False
+        self.transactions.verify(self.pid, epoch)
+        return True
+
+
+def question_of(partition: Partition, pid: int, *, adds: bool) -> Question:
+    """Where the coordinator is to add the partition, the marker of the transaction before may come meanwhile. Then
+    nothing can come too late: each end of such a producer raises its epoch."""
+    transactions = partition.log.producers.transactions
+    return Question(transactions, pid, None if adds else transactions.ask(pid))
 
 
 def told(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
