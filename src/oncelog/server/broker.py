@@ -107,7 +107,13 @@ class Broker:
         )
         self.peers: Peers = NoPeers()
         self.markers = Markers(
-            self.topics, self.groups, lambda: self.peers, self.clock, self.flusher.request, self.turns.pause
+            self.topics,
+            self.groups,
+            lambda: self.peers,
+            self.clock,
+            request_flush=self.flusher.request,
+            pause=self.turns.pause,
+            in_turns=self.turns.go_through,
         )
         self.transactions = TransactionCoordinator(
             settings,

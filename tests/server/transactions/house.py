@@ -50,7 +50,9 @@ class House:
         self.flushes: list[Partition] = []  # that were asked for
         self.pauses = 0  # in which others would have had their turn
         self.steps = 0  # of what is gone through in turns
-        self.markers = Markers(self.topics, self.groups, NoPeers, clock, self.flushes.append, self._pause)
+        self.markers = Markers(
+            self.topics, self.groups, NoPeers, clock, self.flushes.append, self._pause, self._in_turns
+        )
         self.transactions = TransactionCoordinator(
             settings,
             self.topics,

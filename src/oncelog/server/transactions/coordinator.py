@@ -338,7 +338,7 @@ class TransactionCoordinator:
 
     def _tell_partitions(self, entry: Entry) -> None:
         """Tell partitions at once, where all of them are here and safe; the rest in a task of its own."""
-        entry.missing = set(entry.now.partitions)
+        entry.missing, entry.waiting = set(entry.now.partitions), set()
         self._in_background(self._telling(entry))
 
     def _told(self, task: "asyncio.Task[Any]") -> None:
@@ -353,7 +353,7 @@ class TransactionCoordinator:
             if is_fenced or not self._is_on(entry, decided):
                 return
             if entry.missing:
-                await asyncio.sleep(again_s)
+                await _all_told(entry, again_s)
                 again_s = min(2 * again_s, LATEST_S)
                 if not self._is_on(entry, decided):
                     return
@@ -434,6 +434,23 @@ class TransactionCoordinator:
             return  # another time
         for name in tombstones:
             self._memory.forget(name)
+
+
+async def _all_told(entry: Entry, most_s: float) -> None:
+    """Wait until no partition is without its marker, or so long."""
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+
+    def tell() -> None:
+        if not over.done():
+            over.set_result(None)
+
+    entry.told, timer = tell, loop.call_later(most_s, tell)
+    try:
+        await over
+    finally:
+        entry.told = None
+        timer.cancel()
 
 
 def _at_once(pauses: Pauses) -> None:

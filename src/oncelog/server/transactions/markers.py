@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 from oncelog.clock import Clock
 from oncelog.log.errors import LogStorageError
 from oncelog.log.partition import End, Fate
+from oncelog.log.work_steps import Pauses
 from oncelog.producers import Decision
 from oncelog.replication.leadership import NOBODY
+from oncelog.server.alarms import InTurns
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.coordinator import GroupCoordinator
-from oncelog.server.high_watermark import settled_fate
+from oncelog.server.high_watermark import settled_fate, when_settled
 from oncelog.server.names import OFFSETS_TOPIC
 from oncelog.server.ports import Peers
 from oncelog.server.topics import Partition, Topics
@@ -58,6 +60,7 @@ class Markers:
         clock: Clock,
         request_flush: Callable[[Partition], None],
         pause: Callable[[], Awaitable[None]],
+        in_turns: InTurns,
     ) -> None:
         """`pause` is called between any two partitions: a transaction may have thousands."""
         self._topics = topics
@@ -66,15 +69,19 @@ class Markers:
         self._clock = clock
         self._request_flush = request_flush
         self._pause = pause
+        self._in_turns = in_turns
 
     async def write(self, entry: Entry, decided: Transaction) -> bool:
         """Write markers to every partition that has none yet, once. Returns whether another coordinator or producer has
-        taken its place, so that it is not for this one to go on."""
+        taken its place, so that it is not for this one to go on.
+
+        Those that are appended here are not waited for: that may take for ever, where there are no followers, and the
+        others are tried again meanwhile."""
         version = decided.version >= RAISES
         marking = Marking(decided.pid, decided.epoch, entry.epoch, decided.is_commit, version)
         here: dict[TopicPartition, Appended | ErrorCode] = {}
         elsewhere: dict[int, list[TopicPartition]] = {}
-        for at in sorted(entry.missing):
+        for at in sorted(entry.missing - entry.waiting):
             await self._pause()
             partition = self._partition(at)
             if partition is None:
@@ -83,19 +90,40 @@ class Markers:
                 here[at] = self.append(at, marking)
             elif partition.leadership.leader != NOBODY:
                 elsewhere.setdefault(partition.leadership.leader, []).append(at)
-        if not elsewhere:
-            return await self._settle(entry, here)
-        # Together: one here may wait for its followers for ever, and a broker that is down for its time.
-        # No TaskGroup: this may be begun outside of the task that goes on with it (see `eagerly.py`).
-        told = (self._tell(entry, *each, marking) for each in elsewhere.items())
-        return any(await asyncio.gather(self._settle(entry, here), *told))
+        is_fenced = await self._settle(entry, here)
+        if elsewhere:
+            # Together: a broker that is down takes its time. No TaskGroup: this may be begun outside of the task that
+            # goes on with it (see `eagerly.py`).
+            told = (self._tell(entry, *each, marking) for each in elsewhere.items())
+            is_fenced = any(await asyncio.gather(*told)) or is_fenced
+        return is_fenced
 
     async def _settle(self, entry: Entry, here: dict[TopicPartition, Appended | ErrorCode]) -> bool:
         is_fenced = False
         for at, appended in here.items():
             await self._pause()
-            is_fenced = self._note(entry, at, await self.settled(appended)) or is_fenced
+            if isinstance(appended, Appended) and appended.partition.fate(appended.end) is Fate.WAITS:
+                self._wait(entry, at, appended)
+            else:
+                is_fenced = self._note(entry, at, await self.settled(appended)) or is_fenced
         return is_fenced
+
+    def _wait(self, entry: Entry, at: TopicPartition, appended: Appended) -> None:
+        """It is noted once it is safe; where it is lost, it is written again."""
+        entry.waiting.add(at)
+
+        def settled(fate: Fate) -> None:
+            if fate is Fate.SAFE:
+                self._in_turns(self._safe(entry, at, appended))
+            else:
+                entry.waiting.discard(at)
+
+        when_settled(appended.partition, appended.end, settled)
+
+    def _safe(self, entry: Entry, at: TopicPartition, appended: Appended) -> Pauses:
+        yield from self._ending(appended)
+        entry.waiting.discard(at)
+        self._note(entry, at, ErrorCode.none)
 
     async def _tell(self, entry: Entry, node_id: int, places: list[TopicPartition], marking: Marking) -> bool:
         is_fenced = False
@@ -106,6 +134,8 @@ class Markers:
     def _note(self, entry: Entry, at: TopicPartition, code: ErrorCode) -> bool:
         if code is ErrorCode.none:
             entry.missing.discard(at)
+            if not entry.missing and entry.told is not None:
+                entry.told()
         elif code in _FENCED:
             name = entry.transactional_id
             logger.info("the end of the transaction of %r was refused by %s-%d: %s", name, *at, code.name)
@@ -147,13 +177,17 @@ class Markers:
         """Wait until it is safe."""
         if isinstance(appended, ErrorCode):
             return appended
-        partition, end, marking = appended
-        if await settled_fate(partition, end) is Fate.LOST:
+        if await settled_fate(appended.partition, appended.end) is Fate.LOST:
             return ErrorCode.not_leader_or_follower
-        if partition.topic.name == OFFSETS_TOPIC:
-            for _ in self._groups.in_transactions.ending(partition, marking.pid, is_commit=marking.is_commit):
-                await self._pause()
+        for _ in self._ending(appended):
+            await self._pause()
         return ErrorCode.none
+
+    def _ending(self, appended: Appended) -> Pauses:
+        """The offsets that were committed in the transaction count from here on, or never."""
+        partition, _, marking = appended
+        if partition.topic.name == OFFSETS_TOPIC:
+            yield from self._groups.in_transactions.ending(partition, marking.pid, is_commit=marking.is_commit)
 
     async def _ask(
         self, node_id: int, places: Iterable[TopicPartition], marking: Marking

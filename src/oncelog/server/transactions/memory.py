@@ -19,7 +19,7 @@ MOST_PARTITIONS = 1_000_000  # of all transactions: some 150 bytes each
 class Entry:
     """One transactional id. `is_pending`: what it comes to next is on its way to the log."""
 
-    __slots__ = ("coming", "epoch", "is_pending", "made_by", "missing", "now", "transactional_id")
+    __slots__ = ("coming", "epoch", "is_pending", "made_by", "missing", "now", "told", "transactional_id", "waiting")
 
     def __init__(self, transactional_id: str, now: Transaction, epoch: int, made_by: str = "") -> None:
         self.transactional_id = transactional_id
@@ -29,6 +29,8 @@ class Entry:
         self.is_pending = False
         self.coming = 0  # partitions more than now, of what is on its way
         self.missing: set[TopicPartition] = set()  # without a marker, of what is decided
+        self.waiting: set[TopicPartition] = set()  # those of them whose marker is appended here, and not safe yet
+        self.told: Callable[[], None] | None = None  # called when none is missing any more
 
 
 class TransactionMemory:
