@@ -10,11 +10,12 @@ import pytest
 from oncelog.client.errors import KafkaError, KafkaException
 from oncelog.client.net.brokers import Brokers
 from oncelog.client.partitioners import partitioner
-from oncelog.client.producer.accumulator import Budget, Topic, Unbatched
+from oncelog.client.producer.accumulator import Budget, Held, Topic, Unbatched
 from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.closing import Closing
 from oncelog.client.producer.delivery import Outbox, Records, Report
 from oncelog.client.producer.notices import Repeats
+from oncelog.client.producer.producer import Producer
 from oncelog.client.producer.topics import Topics
 from oncelog.client.properties import producer_settings
 from oncelog.clock import monotonic_s
@@ -144,6 +145,55 @@ def test_who_waits_for_room_is_told_that_the_producer_was_closed(topic: str, mak
     thread.join(PATIENCE_S)
     assert [failure.args[0].code() for failure in raised] == [KafkaError._STATE]
     assert len(producer) == 0, "what was taken was reported"
+
+
+def closed_by_another(producer: Producer) -> None:
+    closing = threading.Thread(target=producer.close)
+    closing.start()
+    closing.join(PATIENCE_S)
+
+
+def test_a_record_that_comes_behind_the_last_purge_is_reported(topic: str, make_producer: MakeProducer) -> None:
+    producer, heard = make_producer(), Heard()
+    producer.produce(topic, b"0", b"key", on_delivery=heard)
+    producer.flush(PATIENCE_S)
+    known = engine_of(producer).topics[topic]
+    place = known.hash
+    assert place is not None
+
+    def late(key: bytes) -> int:
+        closed_by_another(producer)
+        return place(key)
+
+    known.hash = late
+    producer.produce(topic, b"1", b"key", on_delivery=heard)
+    assert heard.codes == [None, KafkaError._PURGE_QUEUE]
+    assert len(producer) == 0, "or who flushes would wait for ever"
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_record_that_was_looked_at_before_the_producer_closed_is_not_kept(
+    topic: str, make_producer: MakeProducer, monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    producer, heard = make_producer(), Heard()
+    if is_known:
+        producer.produce(topic, b"0")
+        producer.flush(PATIENCE_S)
+    engine = engine_of(producer)
+    put = engine.put
+
+    def late(name: str, record: Held) -> None:
+        closed_by_another(producer)
+        put(name, record)
+
+    monkeypatch.setattr(engine, "put", late)
+    if is_known:
+        producer.produce(topic, b"1", partition=0, on_delivery=heard)
+        assert heard.codes == [KafkaError._PURGE_QUEUE]
+    else:
+        with pytest.raises(KafkaException, match="Purged"):
+            producer.produce(topic, b"1", partition=0, on_delivery=heard)
+    assert len(producer) == 0
 
 
 @pytest.mark.parametrize("name", ["consistent_random", "murmur2_random"])

@@ -94,7 +94,9 @@ class Closing:
         partition.opened_s = now_s
         partition.is_noticed = True
         self._noticed.append(partition)
-        if not self.is_timed or self.flushes or not self._linger_s:
+        if self.ended is not None:
+            self._give_up(partition, self.ended)
+        elif not self.is_timed or self.flushes or not self._linger_s:
             self._owner.wake()
 
     def is_full(self, partition: Unbatched) -> bool:
@@ -103,6 +105,9 @@ class Closing:
     def close(self, partition: Unbatched, *, everything: bool = False) -> bool:
         """Make batches of what is there, of what is too little for a full one only with `everything`. False: somebody
         else is at it, and wakes the engine when it is done."""
+        if self.ended is not None:
+            self._give_up(partition, self.ended)
+            return True
         if not partition.lock.acquire(blocking=False):
             return False
         try:
@@ -140,6 +145,11 @@ class Closing:
             self._take(partition, everything=True)
             partition.chunks.append(rows)
         self.close(partition)
+
+    def _give_up(self, partition: Unbatched, error: KafkaError) -> None:
+        """Report what came after the engine had given up all that it knew of: it looks at nothing more."""
+        for records in self.drop(partition):
+            self._owner.report(Report(records, error=error, done_s=monotonic_s()))
 
     def wall_offset_s(self) -> float:
         """The offset from the monotonic clock to wall time."""

@@ -207,7 +207,7 @@ class Outbox:
     number to be another one: an event that is set and cleared would be cleared by one thread under another's nose.
     """
 
-    __slots__ = ("_budget", "_condition", "_events", "_serving", "_waiting", "changes")
+    __slots__ = ("_budget", "_condition", "_events", "_is_ended", "_serving", "_waiting", "changes")
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -216,6 +216,7 @@ class Outbox:
         self.changes = 0  # how often something was put in, or given back to the budget
         self._condition = Condition()
         self._waiting = 0
+        self._is_ended = False
 
     def __len__(self) -> int:
         return len(self._events)
@@ -223,12 +224,22 @@ class Outbox:
     def put(self, error: Any, call: Callable[[Any, Any], object], about: Any) -> None:
         """Queue a callback, which is to get the error (or None) and the message."""
         self._events.append(_Calls(error, call, about))
-        self.notify()
+        self._has_come()
 
     def put_report(self, report: Report) -> None:
         """The callbacks of a batch's records; then the records are done."""
         self._events.append(_Callbacks(report))
+        self._has_come()
+
+    def _has_come(self) -> None:
         self.notify()
+        if self._is_ended:
+            self.serve()
+
+    def end(self) -> None:
+        """Nobody polls any more: what comes late is served by the thread that brings it."""
+        self._is_ended = True
+        self._has_come()
 
     def notify(self) -> None:
         self.changes += 1

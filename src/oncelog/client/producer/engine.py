@@ -125,8 +125,9 @@ class Engine:
     def _hold(self, topic: Topic, record: Held) -> bool:
         """False where the topic is known by now."""
         with topic.lock:
-            if topic.error is not None:
-                raise refused(topic.error.code(), topic.error.str())
+            error = topic.error or self.closing.ended  # then all that is held has been given up
+            if error is not None:
+                raise refused(error.code(), error.str())
             if topic.partitions:
                 return False
             self.budget.take(record.size_bytes)

@@ -292,8 +292,7 @@ class Producer(Face):
         left = self.flush(timeout)
         self._unusable, self._topics = CLOSED, {}
         self._end()
-        self._outbox.notify()
-        self._outbox.serve()
+        self._outbox.end()
         return left
 
     def _end(self) -> None:
