@@ -196,6 +196,38 @@ def test_a_record_that_was_looked_at_before_the_producer_closed_is_not_kept(
     assert len(producer) == 0
 
 
+def test_two_threads_may_close_it_at_once(make_producer: MakeProducer, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = make_producer()
+    engine = engine_of(producer)
+    both, flush, close = threading.Barrier(2), engine.flush, engine.close
+    closed: list[None] = []
+    failures: list[BaseException] = []
+
+    def flush_together(by: int) -> None:
+        flush(by)
+        both.wait(PATIENCE_S)
+
+    async def count() -> None:
+        closed.append(None)
+        await close()
+
+    def end() -> None:
+        try:
+            producer.close()
+        except KafkaException as failure:
+            failures.append(failure)
+
+    monkeypatch.setattr(engine, "flush", flush_together)
+    monkeypatch.setattr(engine, "close", count)
+    threads = [threading.Thread(target=end) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert not failures
+    assert len(closed) == 1
+
+
 @pytest.mark.parametrize("name", ["consistent_random", "murmur2_random"])
 def test_partitions_that_come_in_the_middle_of_a_piece_lose_no_row(name: str) -> None:
     pa = pytest.importorskip("pyarrow")

@@ -71,6 +71,7 @@ class Producer(Face):
         self._blocks = settings.oncelog_queue_full == "block"
         self._thread = LoopThread("oncelog-producer")
         self._topics = self._engine.topics
+        self._ending = threading.RLock()  # held by the one thread that ends it
         self._finalizer = weakref.finalize(self, _abandon, self._engine, self._thread)
         self._finalizer.atexit = False
         try:
@@ -233,6 +234,9 @@ class Producer(Face):
     def flush(self, timeout: float | None = None) -> int:
         """Send everything now and wait for every report, serving callbacks; returns the number of records left."""
         self._check_usable()
+        return self._flush(timeout)
+
+    def _flush(self, timeout: float | None) -> int:
         budget, outbox = self._budget, self._outbox
         end_s = as_end(timeout, monotonic_s())
         self._engine.flush(+1)
@@ -289,9 +293,11 @@ class Producer(Face):
         their number."""
         if self._unusable is not None:
             return 0
-        left = self.flush(timeout)
-        self._unusable, self._topics = CLOSED, {}
-        self._end()
+        left = self._flush(timeout)
+        with self._ending:
+            if self._unusable is None:  # nor has another thread closed it meanwhile
+                self._unusable, self._topics = CLOSED, {}
+                self._end()
         self._outbox.end()
         return left
 
