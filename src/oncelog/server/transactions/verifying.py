@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from oncelog.producers.transactions import Transactions
+from oncelog.producers import ProducerMap
 from oncelog.replication.leadership import NOBODY
 from oncelog.server.errors import ErrorCode
 from oncelog.server.ports import Peers
@@ -124,23 +124,24 @@ class Verifying:
 class Question(NamedTuple):
     """The question whether a producer writes to a partition in its transaction, on its way to the coordinator."""
 
-    transactions: Transactions  # of that partition
+    producers: ProducerMap  # of that partition
     pid: int
     number: int | None
 
     def verified(self, epoch: int) -> bool:
         """The coordinator said so. Whether that still holds."""
-        if self.number is not None and not self.transactions.is_asked(self.pid, self.number):
+        transactions = self.producers.transactions
+        if self.number is not None and not transactions.is_asked(self.pid, self.number):
             return False
-        self.transactions.verify(self.pid, epoch)
+        transactions.verify(self.pid, epoch)
         return True
 
 
 def question_of(partition: Partition, pid: int, *, adds: bool) -> Question:
-    """Where the coordinator is to add the partition, the marker of the transaction before may come meanwhile. Then
-    nothing can come too late: each end of such a producer raises its epoch."""
-    transactions = partition.log.producers.transactions
-    return Question(transactions, pid, None if adds else transactions.ask(pid))
+    """A question that is about to be asked. If the coordinator is to add the partition, the marker of the transaction
+    before may come meanwhile. Then nothing can come too late: each end of such a producer raises its epoch."""
+    producers = partition.log.producers
+    return Question(producers, pid, None if adds else producers.transactions.ask(pid))
 
 
 def told(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
