@@ -226,7 +226,7 @@ def test_the_key_of_the_authority_may_be_kept_elsewhere_until_it_has_to_sign(
     assert not folder.make_certificates(names | {"log.example"}, now_ms)
     assert (tmp_path / "authority.pem").read_bytes() == authority, "for those who trust it"
     (told,) = messages(caplog, "oncelog.first_steps")
-    assert "authority.key, and ends in 364 days; it lacks log.example. Bring the key back" in told
+    assert re.search(r"authority\.key, and ends in 36\d days; it lacks .*log\.example\. Bring the key back", told)
     assert folder.make_certificates(names, now_ms + 366 * DAY_MS)
     assert "clients on other machines need the new" in messages(caplog, "oncelog.first_steps")[-1]
 
