@@ -1,7 +1,7 @@
 """The flusher, beside partitions that are closed and opened again while a flush of theirs is under way."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -63,7 +63,7 @@ def partition(disk: Disk) -> Partition:
 
 
 @pytest.fixture
-async def wrong() -> Iterator[Told]:  # type: ignore[misc]
+async def wrong() -> AsyncIterator[Told]:
     """What the loop was told that went wrong."""
     wrong: Told = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))

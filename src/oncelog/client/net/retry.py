@@ -155,7 +155,8 @@ class Attempts(Generic[Key]):
     def _give_up(self) -> None:
         for key in self.left:
             trouble = self._trouble.get(key)
-            is_answer = self._patience.lag_s < inf and _code(trouble) in self._patience.lagging  # longer than we wait
+            # With less patience than a broker may lag, its last word is all that there will be.
+            is_answer = self._patience.lag_s < inf and _code(trouble) in self._patience.lagging
             if self._gave_up is not None and not is_answer:
                 self.outcomes[key] = self._gave_up(None if trouble is None else trouble.error)
             else:

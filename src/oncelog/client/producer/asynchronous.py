@@ -1,8 +1,8 @@
 """`AsyncProducer`: the same engine on the caller's event loop."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Self
@@ -94,17 +94,11 @@ class AsyncProducer(Face):
     async def _send_rows(self, topic: str, data: Any) -> "asyncio.Future[BulkSend]":
         writer: BulkWriter = self._begin(bulk_module("bulk").BulkWriter, topic, data)
         writer.know(await self._engine.know(topic))
-        future = _done(writer.handle)
-        try:
+        with _handing_over(writer) as future:
             for piece in writer.pieces():
                 await self._wait_until(partial(writer.has_room, piece))
                 # In a thread, since a piece takes some milliseconds and other work of this loop need not wait for it.
                 await asyncio.to_thread(writer.send, piece)
-        except BaseException:
-            future.cancel()  # nobody gets it, so nobody could ask it what it would say of the rows that went before
-            raise
-        finally:
-            writer.finish()
         return future
 
     async def send_batches(
@@ -115,8 +109,7 @@ class AsyncProducer(Face):
         raw = bulk_module("raw")
         writer: RawWriter = self._begin(raw.RawWriter, topic, batches)
         writer.know(await self._engine.know(topic), partition)
-        future = _done(writer.handle)
-        try:
+        with _handing_over(writer) as future:
             for part in writer.parts():
                 if part is None:
                     await asyncio.sleep(raw.REPLAY_PAUSE_S)
@@ -125,11 +118,6 @@ class AsyncProducer(Face):
                 else:
                     await self._wait_until(partial(writer.has_room, part))
                     writer.put(part)
-        except BaseException:
-            future.cancel()  # nobody gets it, so nobody could ask it what it would say of the rows that went before
-            raise
-        finally:
-            writer.finish()
         return future
 
     async def produce_and_wait(self, *arguments: Any, **more: Any) -> ProducedMessage:
@@ -234,6 +222,20 @@ class AsyncProducer(Face):
     def _tell_statistics(self, text: str) -> None:
         if self._settings.stats_cb is not None:
             self._engine.loop.call_soon(self._settings.stats_cb, text)
+
+
+@contextmanager
+def _handing_over(writer: "BulkWriter | RawWriter") -> "Iterator[asyncio.Future[BulkSend]]":
+    """The future of all that is handed over within. Where that fails, its caller gets the failure in the place of the
+    future, which is cancelled: nobody could ask it for the outcome of the rows before."""
+    future = _done(writer.handle)
+    try:
+        yield future
+    except BaseException:
+        future.cancel()
+        raise
+    finally:
+        writer.finish()
 
 
 def _done(handle: "BulkSend") -> "asyncio.Future[BulkSend]":

@@ -75,7 +75,7 @@ class BulkSend:
         self.failed_count = 0
         self.done_bytes = 0
         self.error: KafkaError | None = None  # the first one
-        self.kept: object = None  # a producer that nobody else keeps would end before its rows are sent
+        self.kept: object = None  # the producer, which would otherwise be collected before all rows are sent
         self._ranges: list[Range] = []
         self._is_whole = False  # all rows were handed over
         self._lock = threading.Lock()
