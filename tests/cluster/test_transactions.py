@@ -45,6 +45,11 @@ class Brokers:
     def leader(self, topic: str, partition: int) -> int:
         return int(self.admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions[partition].leader)
 
+    def writer(self) -> Producer:
+        producer = Producer({"bootstrap.servers": self.servers, "transactional.id": "writer", "log_level": 0})
+        again(lambda: producer.init_transactions(PATIENCE_S))
+        return producer
+
     def some(self) -> int:
         return min(self.admin.list_topics(timeout=PATIENCE_S).brokers)
 
@@ -88,8 +93,7 @@ def test_all_of_a_transaction_is_there_or_nothing_whoever_is_killed_between_two_
     with oncelog.Server(brokers=3) as server:
         brokers = Brokers(server)
         brokers.make_topic("orders", num_partitions=PARTITIONS)
-        producer = Producer({"bootstrap.servers": brokers.servers, "transactional.id": "writer"})
-        again(lambda: producer.init_transactions(PATIENCE_S))
+        producer = brokers.writer()
         victims: dict[str, Callable[[], int]] = {
             "who coordinates": lambda: brokers.coordinator("writer", TRANSACTIONS),
             "who leads": lambda: brokers.leader("orders", 0),
@@ -110,7 +114,9 @@ def test_all_of_a_transaction_is_there_or_nothing_whoever_is_killed_between_two_
                 numbers, is_kept = range(place * AT_ONCE, (place + 1) * AT_ONCE), place % 3 != 2
                 records = [("orders", number % PARTITIONS, b"%d" % number) for number in numbers]
                 offsets = [TopicPartition("orders", 0, place)], consumer.consumer_group_metadata()
-                transact(producer, records, is_kept=is_kept, meanwhile=kill, offsets=offsets)
+                producer = transact(
+                    producer, records, is_kept=is_kept, meanwhile=kill, offsets=offsets, anew=brokers.writer
+                )
                 if is_kept:
                     offset = place
                     for number in numbers:
@@ -126,8 +132,7 @@ def test_what_was_decided_is_brought_to_its_partitions_by_the_next_coordinator()
     """One of them was away when it was decided, so it has no marker when the coordinator dies."""
     with oncelog.Server(brokers=3) as server:
         brokers = Brokers(server)
-        producer = Producer({"bootstrap.servers": brokers.servers, "transactional.id": "writer"})
-        again(lambda: producer.init_transactions(PATIENCE_S))
+        producer = brokers.writer()
         former = brokers.coordinator("writer", TRANSACTIONS)
         away = former % 3 + 1
         brokers.make_topic("near", num_partitions=1)

@@ -4,9 +4,12 @@ documents of confluent-kafka show it. A process of its own, to be killed.
     python -m tests.peers.copier SERVERS FROM TO NAME
 """
 
+import os
 import sys
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from tests.cluster.transacting import Hung, send_offsets
 
 AT_ONCE, PATIENCE_S = 20, 60.0
 
@@ -37,6 +40,8 @@ def copy(servers: str, source: str, target: str, name: str) -> None:
                     raise
                 producer.abort_transaction(PATIENCE_S)
                 go_back(consumer)
+            except Hung:
+                os.execv(sys.executable, sys.orig_argv)
 
 
 def in_transaction(consumer: Consumer, producer: Producer, found: list, target: str) -> None:  # type: ignore[type-arg]
@@ -44,7 +49,7 @@ def in_transaction(consumer: Consumer, producer: Producer, found: list, target: 
     for each in found:
         producer.produce(target, each.value(), each.key(), each.partition())
     positions = consumer.position(consumer.assignment())
-    producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), PATIENCE_S)
+    send_offsets(producer, positions, consumer.consumer_group_metadata())
     producer.commit_transaction(PATIENCE_S)
 
 
