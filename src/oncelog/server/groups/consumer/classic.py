@@ -92,6 +92,15 @@ class ClassicMembers:
         self._await_join(member_id, said, now)
         return ErrorCode.rebalance_in_progress
 
+    @property
+    def are_a_generation(self) -> bool:
+        """Whether they could go on as a generation of the classic protocol: each has its part of what is read now, and
+        they name the same assignor first, which is what each was told, and is what that generation takes."""
+        members = self._sharing.members
+        if members.epoch > members.target_epoch or not members.is_reconciled:
+            return False
+        return len({each.classic.protocol_name for each in members.said.values() if each.classic is not None}) <= 1
+
     # Below
 
     def _subscription(self, request: JoinRequest) -> Subscription:

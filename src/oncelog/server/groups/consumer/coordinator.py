@@ -211,7 +211,8 @@ class ConsumerGroups:
         topics, before, held_bytes = self._seen, group.members.said.get(request.member_id), group.held_bytes
         answer = group.classic.join(request, topics, now)
         self._check_growth(group, answer.member_id, before, held_bytes, topics)
-        return answer, self._put(group, (), topics, now, is_shared=group.members.is_reconciled)
+        is_shared = group.sharing.becomes_classic and group.classic.are_a_generation
+        return answer, self._put(group, (), topics, now, is_shared=is_shared)
 
     def _leave(self, group: ConsumerGroup, leavings: Iterable[Leaving], now: Now) -> tuple[Settled, list[Left]]:
         topics = self._seen
@@ -281,7 +282,7 @@ class ConsumerGroups:
         *,
         is_shared: bool = False,
     ) -> Settled:
-        """`is_shared`: where it becomes a group of the classic protocol, everybody has what it is to have."""
+        """`is_shared`: where it becomes a group of the classic protocol, nobody has to join again."""
         group_id = group.group_id
         if group.sharing.becomes_classic:
             try:
