@@ -65,7 +65,9 @@ class ClassicMembers:
         sharing, member_id = self._sharing, request.member_id
         said, classic, current = self._member(member_id, request.instance_id, request.generation)
         is_type = request.protocol_type in (None, CONSUMER_PROTOCOL)
-        if not is_type or request.protocol_name not in (None, classic.protocol_name):
+        # Where the group went over since its join, it was told what that generation had taken.
+        is_known = request.protocol_name is None or request.protocol_name in dict(classic.protocols)
+        if not is_type or not is_known:
             raise KafkaError(ErrorCode.inconsistent_group_protocol)
         if current.state is not MemberState.UNREVOKED and self._is_behind(current, topics, now):
             self._await_join(member_id, said, now)

@@ -1,8 +1,10 @@
-"""A group of KIP-848 whose last newer member comes back as one of the classic protocol, under its static name."""
+"""Members that differ in what they read or in the assignor that they name first, as their group goes over and back."""
 
+import asyncio
 from collections.abc import Iterable
 
 from oncelog.server.errors import ErrorCode
+from oncelog.server.groups.embedded import read_share, share_bytes
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.messages import JoinAnswer, SyncAnswer, SyncRequest
 from oncelog.server.groups.state import State
@@ -62,3 +64,32 @@ async def test_who_comes_back_and_reads_more_gets_it_also_before_the_group_may_s
     assert metadata == subscription(("t", "u"))
     share = (await sync(house, again, instance_id="one", assignments={again.member_id: b"all"})).assignment
     assert share == b"all"
+
+
+async def test_who_was_told_an_assignor_before_the_group_went_over_joins_again() -> None:
+    house = House()
+    house.make_topic("t", 2)
+    first = await join(house, fresh_id="first", names=("range", "roundrobin"))
+    later = asyncio.ensure_future(join(house, fresh_id="second", names=("roundrobin", "range")))
+    await asyncio.sleep(0)
+    first = await join(house, first.member_id, names=("range", "roundrobin"))
+    second = await later
+    assert (first.protocol_name, second.protocol_name) == ("range", "range")
+    beat(house, "newer")
+    assert [(await sync(house, each)).error for each in (first, second)] == [ErrorCode.rebalance_in_progress] * 2
+
+
+async def test_who_was_told_an_assignor_before_the_group_went_over_may_ask_where_nothing_changes_for_it() -> None:
+    house = House()
+    house.make_topic("t", 2)
+    first = await join(house, fresh_id="first", instance_id="one", names=("range", "roundrobin"))
+    later = asyncio.ensure_future(join(house, fresh_id="second", names=("roundrobin", "range")))
+    await asyncio.sleep(0)
+    first = await join(house, first.member_id, instance_id="one", names=("range", "roundrobin"))
+    second = await later
+    shares = {each.member_id: share_bytes(subscription([]), {"t": (nth,)}) for nth, each in enumerate((first, second))}
+    await sync(house, first, instance_id="one", assignments=shares)
+    newer = beat(house, "newer", instance_id="one")
+    asked = await sync(house, second)
+    assert (newer.epoch, asked.error, asked.protocol_name) == (second.generation, NONE, "range")
+    assert read_share(asked.assignment).partitions == {"t": (1,)}
