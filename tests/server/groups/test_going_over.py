@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.embedded import read_share, share_bytes
 from oncelog.server.groups.group import Group
-from oncelog.server.groups.messages import JoinAnswer, SyncAnswer, SyncRequest
+from oncelog.server.groups.messages import JoinAnswer, Leaving, SyncAnswer, SyncRequest
 from oncelog.server.groups.state import State
-from tests.server.groups.consumer_support import assigned, beat
+from tests.server.groups.consumer_support import assigned, beat, indexes
 from tests.server.groups.support import House, joined
 from tests.server.groups.words import subscription
+from tests.server.topics_support import grow_to
 
 NONE = ErrorCode.none
 
@@ -93,3 +94,29 @@ async def test_who_was_told_an_assignor_before_the_group_went_over_may_ask_where
     asked = await sync(house, second)
     assert (newer.epoch, asked.error, asked.protocol_name) == (second.generation, NONE, "range")
     assert read_share(asked.assignment).partitions == {"t": (1,)}
+
+
+async def test_partitions_that_the_leader_had_not_seen_are_shared_out_to_who_comes_under_a_static_name() -> None:
+    house = House()
+    house.make_topic("t", 2)
+    first = await join(house, fresh_id="first", instance_id="one")
+    share = share_bytes(subscription([]), {"t": (0, 1)})
+    await sync(house, first, instance_id="one", assignments={first.member_id: share})
+    topic = house.topics.get("t")
+    assert topic is not None
+    grow_to(house.topics, topic, 3)
+    assert indexes(assigned(beat(house, "newer", instance_id="one"))) == [0, 1, 2]
+
+
+async def test_what_one_that_left_had_is_shared_out_to_who_comes_under_a_static_name() -> None:
+    house = House()
+    house.make_topic("t", 2)
+    first = await join(house, fresh_id="first", instance_id="one")
+    later = asyncio.ensure_future(join(house, fresh_id="second"))
+    await asyncio.sleep(0)
+    first = await join(house, first.member_id, instance_id="one")
+    second = await later
+    shares = {each.member_id: share_bytes(subscription([]), {"t": (nth,)}) for nth, each in enumerate((first, second))}
+    await sync(house, first, instance_id="one", assignments=shares)
+    house.groups.leave("g", [Leaving(member_id=second.member_id)], house.clock.now())
+    assert indexes(assigned(beat(house, "newer", instance_id="one"))) == [0, 1]

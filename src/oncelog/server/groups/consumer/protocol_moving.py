@@ -5,7 +5,7 @@ have, their ids and the generation stay, so a member that is told to join again 
 batch of records.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from oncelog.clock import Now
@@ -134,13 +134,28 @@ def _changes(moved: list[_Moved], epoch: int, topics: KnownTopics) -> Iterator[C
     names = frozenset().union(*(each.said.topics for each in moved))
     for member_id, said, _ in moved:
         yield MemberSaid(member_id, said)
-    yield GroupEpoch(epoch, topics_hash(names, topics))
+    # Where something is nobody's, it is as if the topics had changed: who comes may read nothing else than before.
+    yield GroupEpoch(epoch, topics_hash(names, topics) if _is_shared(moved, topics) else 0)
     for member_id, _, has in moved:
         yield Target(member_id, has)
     yield TargetEpoch(epoch)
     for member_id, _, has in moved:
         current = Current(epoch=epoch, previous_epoch=epoch, assigned=dict.fromkeys(has, epoch), revoking={})
         yield MemberCurrent(member_id, current)
+
+
+def _is_shared(moved: Iterable[_Moved], topics: KnownTopics) -> bool:
+    """Whether each partition that they read is one's that reads it: no rebalance was going on, and the leader had seen
+    all of them."""
+    counts: dict[bytes, int] = {}
+    held = 0
+    for _, said, has in moved:
+        known = {each.topic_id: each.partitions for each in map(topics.get, said.topics) if each is not None}
+        if any(place.topic_id not in known for place in has):
+            return False
+        counts.update(known)
+        held += len(has)
+    return held == sum(counts.values())
 
 
 def _classic_members(group: ConsumerGroup, topics: KnownTopics) -> Iterator[Member]:
