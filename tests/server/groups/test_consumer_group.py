@@ -83,6 +83,19 @@ def test_who_gives_nothing_up_in_time_is_sent_away(house: House) -> None:
     assert len(assigned(beat(house, "b", epoch))) == 4
 
 
+def test_a_static_member_that_has_not_heard_its_answer_joins_again(house: House) -> None:
+    first = beat(house, "a", instance_id="one")
+    again = beat(house, "a", instance_id="one")
+    assert again == first
+    with pytest.raises(KafkaError) as refused:
+        beat(house, "b", instance_id="one")
+    assert refused.value.code is ErrorCode.unreleased_instance_id
+    with pytest.raises(KafkaError) as refused:
+        beat(house, "a", 99, instance_id="one")
+    assert refused.value.code is ErrorCode.fenced_member_epoch
+    assert beat(house, "a", instance_id="one") == first
+
+
 def test_who_is_not_heard_of_for_a_session_is_sent_away(house: House) -> None:
     beat(house, "a")
     house.timers.advance(SESSION_MS - 1)

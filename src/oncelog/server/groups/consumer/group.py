@@ -185,8 +185,12 @@ class ConsumerGroup:
 
     def _take_over(self, known_as: str, beat: Beat) -> Current:
         """A static member came back. Nobody waits for one of the classic protocol to say that it went."""
-        is_there = self.members.current_of(known_as).epoch != LEAVES_FOR_A_WHILE
-        if is_there and self.members.said[known_as].classic is None:
+        current = self.members.current_of(known_as)
+        if current.epoch != LEAVES_FOR_A_WHILE and self.members.said[known_as].classic is None:
+            if known_as == beat.member_id:
+                return (
+                    current  # it has not heard that it is a member, or was fenced. (Kafka refuses it, which ends it.)
+                )
             raise KafkaError(
                 ErrorCode.unreleased_instance_id,
                 f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the "
