@@ -5,6 +5,7 @@ from datetime import timedelta
 from heapq import heapify, merge
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import uuid4
 
 import pytest
 
@@ -31,7 +32,7 @@ from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.memory import Memory
 from oncelog.server.names import MOST_ID_CHARACTERS
 from tests.server.groups.consumer_support import REBALANCE_MS, SESSION_MS, assigned, beat, group_of, indexes
-from tests.server.groups.support import House
+from tests.server.groups.support import House, joined
 from tests.server.topics_support import EVERY_TURN_IS_OVER, AlwaysOver
 
 
@@ -165,6 +166,15 @@ def test_who_says_more_of_itself_is_refused_where_there_is_no_memory_for_it(
     assert refused.value.code is ErrorCode.coordinator_not_available
     beat(house, "a", first.epoch, rack_id="r" * 100)
     beat(house, "a", first.epoch)
+
+
+async def test_a_classic_member_takes_no_id_that_is_longer_than_those_that_are_handed_out(house: House) -> None:
+    beat(house, "a")
+    longest = f"{'c' * MOST_ID_CHARACTERS}-{uuid4()}"
+    held_bytes = group_of(house).held_bytes
+    assert (await joined(house, member_id=longest + "x")).error is ErrorCode.invalid_request
+    assert group_of(house).held_bytes == held_bytes
+    assert (await joined(house, member_id=longest)).error is ErrorCode.none
 
 
 @pytest.mark.parametrize("pattern", ["(", "x" * 1_025, "(x{900}){900}", "(?=x)"])

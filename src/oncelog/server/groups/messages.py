@@ -17,6 +17,7 @@ NO_MEMBER_ID = ""
 NO_LEADER = ""
 
 
+MOST_MEMBER_ID_CHARACTERS = MOST_ID_CHARACTERS + len("-") + 36  # the ids that are handed out end with a UUID
 MOST_PROTOCOLS = 32  # of a member: all are looked at when members vote
 MEMBER_BYTES = 1000  # of memory, beside its ids and protocols
 PROTOCOL_BYTES = 64  # of memory, beside name and metadata
@@ -64,7 +65,8 @@ class JoinRequest:
     @property
     def is_too_much(self) -> bool:
         ids = (self.client_id, self.instance_id or "", self.protocol_type or "")
-        return max(map(len, ids)) > MOST_ID_CHARACTERS or len(self.protocols) > MOST_PROTOCOLS
+        is_long = max(map(len, ids)) > MOST_ID_CHARACTERS or len(self.member_id) > MOST_MEMBER_ID_CHARACTERS
+        return is_long or len(self.protocols) > MOST_PROTOCOLS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
