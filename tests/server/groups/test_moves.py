@@ -8,11 +8,11 @@ from oncelog.log.work_steps import at_once
 from oncelog.server import moves as server_moves
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups import moves
-from oncelog.server.groups.messages import Leaving
+from oncelog.server.groups.messages import Leaving, SyncAnswer, SyncRequest
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.state import State
-from tests.server.groups.support import SESSION_MS, House
+from tests.server.groups.support import SESSION_MS, House, joined
 from tests.server.groups.two_brokers import (
     ELSEWHERE,
     LOADING,
@@ -45,6 +45,25 @@ async def test_a_group_goes_on_where_its_partition_went_and_its_offsets_never_go
         assert leader.groups.commit("g", committed, now) is ErrorCode.none
         assert other.offset() is ELSEWHERE
         leader, other = other, leader
+
+
+async def test_a_leader_that_shares_out_twice_is_read_back_with_what_its_members_were_told() -> None:
+    """Its first word waits for the disk; then it lost its connection, joined again and shared out otherwise."""
+    house = House("oncelog.flush=every")
+    told = await joined(house)
+
+    async def share(house: House, said: bytes) -> bytes:
+        request = SyncRequest(member_id=told.member_id, generation=told.generation, assignments={told.member_id: said})
+        answer = house.groups.sync("g", request, house.clock.now())
+        return (answer if isinstance(answer, SyncAnswer) else await answer).assignment
+
+    first, second = (asyncio.ensure_future(share(house, said)) for said in (b"first", b"second"))
+    await asyncio.sleep(0)
+    partition = house.flushes[-1]
+    partition.log.flush()
+    partition.wake()
+    assert (await first, await second) == (b"", b"first")
+    assert await share(house.after_restart(), b"") == b"first"
 
 
 async def test_whoever_resigned_knows_nothing_of_its_groups() -> None:

@@ -26,7 +26,6 @@ from oncelog.server.groups.messages import (
     Leaving,
     Left,
     Replaced,
-    Store,
     StoredGroup,
     SyncAnswer,
     SyncRequest,
@@ -181,8 +180,7 @@ class Group:
             self._outbox.answer_sync(member, SyncAnswer(error=ErrorCode.rebalance_in_progress))
             self.members.set_sync_waiter(member, waiter)
             if member.member_id == self.leader:
-                pending = Assigned(self.generation, dict(request.assignments))
-                self._outbox.put(Store(self._rebalance.to_store(pending.assignments), pending))
+                self._rebalance.share_out(request.assignments)
         return self._outbox.take()
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:

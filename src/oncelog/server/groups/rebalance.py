@@ -49,6 +49,7 @@ class Rebalance:
         self.outbox = Outbox(self.members)
         self._limits = limits
         self._unsynced: set[str] = set()
+        self._is_shared_out = False  # by the leader of this generation, who may say it again before it is stored
         self._initial: InitialDelay | None = None
 
     def restore(self, stored: StoredGroup, now: Now) -> None:
@@ -141,6 +142,7 @@ class Rebalance:
 
     def _begin_generation(self, now: Now) -> None:
         self.generation += 1
+        self._is_shared_out = False
         self.protocol_name = self.members.vote()
         self._move(Event.ALL_JOINED, now)
         for member in self.members:
@@ -158,6 +160,13 @@ class Rebalance:
         for member_id in sorted(self._unsynced):
             self.remove(member_id)
         self._prepare_rebalance(now)
+
+    def share_out(self, assignments: Mapping[str, bytes]) -> None:
+        """The leader's word, once: all hear the first, and the log must not have another one behind it."""
+        if not self._is_shared_out:
+            self._is_shared_out = True
+            pending = Assigned(self.generation, dict(assignments))
+            self.outbox.put(Store(self.to_store(pending.assignments), pending))
 
     def assigned(self, pending: Assigned, error: ErrorCode, now: Now) -> None:
         if self.state is not State.COMPLETING_REBALANCE or pending.generation != self.generation:
