@@ -271,6 +271,22 @@ def test_members_that_read_alike_are_looked_at_together_with_each_topic(
     assert sum(looked) < 30 * 1_000
 
 
+def test_a_group_shares_anew_no_earlier_and_looks_at_nobody_because_a_stranger_was_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house = House("group.consumer.assignment.interval.ms=1000")
+    house.make_topic("t", 4)
+    for member in "ab":
+        beat(house, member)
+    sharing = group_of(house).sharing
+    epoch = sharing.members.target_epoch
+    monkeypatch.setattr(sharing.sessions, "has", lambda member: pytest.fail("each member is looked at"))
+    with pytest.raises(KafkaError) as refused:
+        beat(house, "stranger", epoch)
+    beat(house, "c")
+    assert (refused.value.code, sharing.members.target_epoch) == (ErrorCode.unknown_member_id, epoch)
+
+
 class Aside:
     """A thread that takes its time, in which topics may be made."""
 

@@ -94,8 +94,10 @@ class Sharing:
     def take_back(self, now: Now) -> None:
         """The last changes could not be stored. A member that they removed gets a new session, and one that is to give
         up places again has its whole time for it."""
-        self.members.take_back()
         self.becomes_classic = False
+        if not self.members.done:
+            return  # somebody was refused: what is known of the topics stays, and so does the pause between two targets
+        self.members.take_back()
         self._seen_revision, self._target_ms = -1, None
         self._resolved_at.clear()
         for member_id, said in self.members.said.items():
