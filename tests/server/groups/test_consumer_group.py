@@ -20,6 +20,7 @@ from oncelog.server.groups.consumer.records import decode, decode_key, encode
 from oncelog.server.groups.consumer.values import (
     JOINS,
     LEAVES,
+    LEAVES_FOR_A_WHILE,
     NOWHERE,
     Beat,
     BeatAnswer,
@@ -94,6 +95,17 @@ def test_a_static_member_that_has_not_heard_its_answer_joins_again(house: House)
         beat(house, "a", 99, instance_id="one")
     assert refused.value.code is ErrorCode.fenced_member_epoch
     assert beat(house, "a", instance_id="one") == first
+
+
+def test_a_member_that_takes_a_static_members_place_leaves_nothing_of_its_own(house: House) -> None:
+    beat(house, "a", instance_id="one")
+    beat(house, "b", topics=(), pattern="t.*")
+    beat(house, "a", LEAVES_FOR_A_WHILE, instance_id="one")
+    beat(house, "b", instance_id="one")
+    members = group_of(house).members
+    assert (list(members.said), list(members.patterns)) == (["b"], [])
+    beat(house, "b", LEAVES, instance_id="one")
+    assert (members.held_bytes, members.names) == (0, 0)
 
 
 def test_who_is_not_heard_of_for_a_session_is_sent_away(house: House) -> None:

@@ -149,6 +149,8 @@ class Sharing:
     def take_over(self, known_as: str, member_id: str) -> Current:
         """A static member came back, under another id or the same: it goes on with what it had."""
         members, current = self.members, self.members.current_of(known_as)
+        if member_id != known_as and member_id in members.said:
+            self._forget_all(member_id)  # it was a member of its own before
         said, target = members.said[known_as], members.target_of(known_as)
         self._forget(known_as)
         again = Current(assigned=current.assigned, revoking=current.revoking, state=current.state)
@@ -176,10 +178,7 @@ class Sharing:
         of the classic protocol are left stays in its epoch: it goes on as their generation."""
         gone = list(member_ids)
         for member_id in gone:
-            pattern = self.members.said[member_id].pattern
-            self._forget(member_id)
-            if pattern is not None and not self.members.uses(pattern):
-                self._forget_pattern(pattern)
+            self._forget_all(member_id)
         self.becomes_classic = bool(gone) and self.may_become_classic
         if gone and not self.becomes_classic:
             self._lose(topics)
@@ -291,6 +290,13 @@ class Sharing:
         if current != former or member_id not in members.current:
             members.do(MemberCurrent(member_id, current))
         return current
+
+    def _forget_all(self, member_id: str) -> None:
+        """Forget the member, and its pattern where nobody else uses that."""
+        pattern = self.members.said[member_id].pattern
+        self._forget(member_id)
+        if pattern is not None and not self.members.uses(pattern):
+            self._forget_pattern(pattern)
 
     def _forget(self, member_id: str) -> None:
         self.members.do(MemberCurrent(member_id, None))
