@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable
 
 from oncelog.server.errors import ErrorCode
+from oncelog.server.groups.consumer.values import LEAVES
 from oncelog.server.groups.embedded import read_share, share_bytes
 from oncelog.server.groups.group import Group
 from oncelog.server.groups.messages import JoinAnswer, Leaving, SyncAnswer, SyncRequest
@@ -120,3 +121,21 @@ async def test_what_one_that_left_had_is_shared_out_to_who_comes_under_a_static_
     await sync(house, first, instance_id="one", assignments=shares)
     house.groups.leave("g", [Leaving(member_id=second.member_id)], house.clock.now())
     assert indexes(assigned(beat(house, "newer", instance_id="one"))) == [0, 1]
+
+
+async def test_what_the_last_newer_member_had_is_shared_out_also_after_a_crash() -> None:
+    house = House()
+    house.make_topic("t", 2)
+    newer = beat(house, "newer")
+    other = await join(house, fresh_id="other")
+    newer = beat(house, "newer", newer.epoch)
+    newer = beat(house, "newer", newer.epoch, owned=assigned(newer))
+    other = await join(house, other.member_id)
+    assert len(read_share((await sync(house, other)).assignment).partitions["t"]) == 1
+    beat(house, "newer", LEAVES)
+    house = house.after_restart()
+    now = house.clock.now()
+    assert house.groups.heartbeat("g", "other", None, other.generation, now) is ErrorCode.rebalance_in_progress
+    assert house.groups.check_commit("g", "other", None, other.generation, now) is NONE
+    again = await join(house, "other")
+    assert (again.error, again.leader) == (NONE, "other")

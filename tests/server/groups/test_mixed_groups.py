@@ -268,7 +268,7 @@ async def test_a_mixed_group_goes_on_where_its_partition_went() -> None:
     move(house, first, second)
     house.groups = first.groups
     assert isinstance(group_of(house), Group)
-    assert (classic.beat(), house.offset("g", "t")) == (NONE, 5)
+    assert (classic.beat(), house.offset("g", "t")) == (REBALANCING, 5)
 
 
 async def test_nobody_hears_of_what_could_still_be_lost() -> None:

@@ -64,7 +64,8 @@ class Rebalance:
             member = restored_member(stored_member, stored.protocol_name)
             self.members.add(member)
             self.deadlines.begin_session(member, now)
-        if len(self.members) > self._limits.max_members:
+        is_unled = self.leader is None and bool(stored.members)  # since it came from KIP-848
+        if is_unled or len(self.members) > self._limits.max_members:
             self._prepare_rebalance(now)
 
     def take_over(self, generation: int, members: Iterable[Member], now: Now) -> None:

@@ -1,6 +1,7 @@
 """Brings heartbeats, timers and the disk to the groups of KIP-848: what one does is stored before anyone hears it."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 from oncelog.clock import Now
@@ -306,6 +307,8 @@ class ConsumerGroups:
     def _downgrade(self, group: ConsumerGroup, topics: SeenTopics, now: Now, *, is_shared: bool) -> Settled:
         group_id, fresh = group.group_id, downgraded(group, self._classic_limits, topics, now)
         stored = fresh.to_store()
+        if not is_shared:
+            stored = replace(stored, leader=None)  # whoever reads it back has it shared anew, too
         records = [encode(group_id, each) for each in group.members.done] + self._store.tombstones(group)
         settled = self._store.put_records(group_id, [*records, encode_stored(group_id, stored)], now)
         fresh.note_assigned(stored)
