@@ -139,3 +139,18 @@ async def test_what_the_last_newer_member_had_is_shared_out_also_after_a_crash()
     assert house.groups.check_commit("g", "other", None, other.generation, now) is NONE
     again = await join(house, "other")
     assert (again.error, again.leader) == (NONE, "other")
+
+
+async def test_who_was_told_an_assignor_before_the_group_went_back_and_over_again_joins_again() -> None:
+    """In between it was read back, and of a member of the classic protocol one assignor is stored."""
+    house = House()
+    house.make_topic("t", 2)
+    beat(house, "newer")
+    first = await join(house, fresh_id="first", names=("range", "roundrobin"))
+    second = await join(house, fresh_id="second", names=("roundrobin", "range"))
+    assert (first.protocol_name, second.protocol_name) == ("range", "roundrobin")
+    beat(house, "newer", LEAVES)
+    house = house.after_restart()
+    beat(house, "newer")
+    told = second._replace(generation=house.groups.groups["g"].generation - 1)
+    assert (await sync(house, told)).error is ErrorCode.rebalance_in_progress

@@ -64,14 +64,15 @@ class ClassicMembers:
         """Raises KafkaError."""
         sharing, member_id = self._sharing, request.member_id
         said, classic, current = self._member(member_id, request.instance_id, request.generation)
+        if current.state is not MemberState.UNREVOKED and self._is_behind(current, topics, now):
+            self._await_join(member_id, said, now)
+            # Whatever it was told as it joined: a group that went over, and back, has other words for it.
+            raise KafkaError(ErrorCode.rebalance_in_progress)
         is_type = request.protocol_type in (None, CONSUMER_PROTOCOL)
         # Where the group went over since its join, it was told what that generation had taken.
         is_known = request.protocol_name is None or request.protocol_name in dict(classic.protocols)
         if not is_type or not is_known:
             raise KafkaError(ErrorCode.inconsistent_group_protocol)
-        if current.state is not MemberState.UNREVOKED and self._is_behind(current, topics, now):
-            self._await_join(member_id, said, now)
-            raise KafkaError(ErrorCode.rebalance_in_progress)
         sharing.begin_session(member_id, said, now)
         if not self._must_join(member_id, current, topics, now):
             sharing.sessions.acted(member_id)
