@@ -48,12 +48,13 @@ class Transactions:
 
     def ask(self, pid: int) -> int:
         """The question to the producer's coordinator that is about to be asked, or is under way already."""
-        question = self._asked.get(pid)
+        question = self._asked.pop(pid, None)
         if question is None:
             while len(self._asked) >= MOST_VERIFIED:
                 self._asked.pop(next(iter(self._asked)))
             self._questions += 1
-            question = self._asked[pid] = self._questions
+            question = self._questions
+        self._asked[pid] = question  # behind all others: those whose answers may still come go last
         return question
 
     def is_asked(self, pid: int, question: int) -> bool:
@@ -119,4 +120,5 @@ class Transactions:
         self.open.clear()
         self.coordinators.clear()
         self.verified.clear()
+        self._asked.clear()
         self._ended.clear()
