@@ -2,16 +2,17 @@
 
 import os
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from oncelog.embedded import Server
 from oncelog.security.operations import Operation, Resource
 from oncelog.server.bodies import LIGHT_BYTES, Look
+from oncelog.server.broker import Broker
 from oncelog.server.errors import ErrorCode
 from tests.peers import rights
-from tests.raw import RawConnection, batch
+from tests.raw import RawConnection, ServerClosed, batch
 from tests.raw.topics import new_topic
 from tests.server.sasl_support import ANN
 from tests.server.test_bound_pids import BEN, BINDS, by, send, served
@@ -19,6 +20,12 @@ from tests.server.test_flush import Gate
 from tests.waiting import until
 
 NOBODY: dict[str, Any] = {"topics": [], "allow_auto_topic_creation": False}
+PAYMENTS: dict[str, Any] = {"transactional_id": "payments", "transaction_timeout": 60_000, "producer_id": -1}
+
+
+def ask_in_transaction(raw: RawConnection, topic: str, packed: bytes) -> None:
+    places = [{"name": topic, "partition_data": [{"index": 0, "records": packed}]}]
+    raw.ask("produce", 9, transactional_id=PAYMENTS["transactional_id"], acks=-1, timeout=10_000, topic_data=places)
 
 
 def test_who_is_served_in_the_middle_of_anothers_chunk_lends_it_no_rights(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,21 +75,34 @@ def test_what_comes_while_a_transactions_batch_is_looked_into_is_no_part_of_it(m
         topic = new_topic(ann)
         own, _ = ben.init_producer_id()
         assert send(ben, topic, own, 0) is ErrorCode.none
-        granted = ann.call(
-            "init_producer_id", 4, transactional_id="payments", transaction_timeout=60_000, producer_id=-1
-        )
+        granted = ann.call("init_producer_id", 4, **PAYMENTS)
         packed = batch([os.urandom(2 * LIGHT_BYTES)], pid=granted.producer_id, epoch=0, sequence=0, codec=1)
-        ann.ask(
-            "produce",
-            9,
-            transactional_id="payments",
-            acks=-1,
-            timeout=10_000,
-            topic_data=[{"name": topic, "partition_data": [{"index": 0, "records": packed}]}],
-        )
+        ask_in_transaction(ann, topic, packed)
         try:
             assert begun.wait(30)
             assert send(ben, topic, own, 1) is ErrorCode.none
         finally:
             may_end.set()
         assert ann.produce_answer().error_code is ErrorCode.none
+
+
+def test_what_fails_in_a_transaction_takes_nothing_that_others_send_into_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        served(**BINDS, transaction_partition_verification_enable="false") as found,
+        by(found, ANN) as ann,
+        by(found, BEN) as ben,
+    ):
+        topic = new_topic(ann)
+        own, _ = ben.init_producer_id()
+        assert send(ben, topic, own, 0) is ErrorCode.none
+        granted = ann.call("init_producer_id", 4, **PAYMENTS)
+
+        def fails(*_: object) -> NoReturn:
+            raise AssertionError("something that nobody has thought of")
+
+        monkeypatch.setattr(Broker, "may_use_pid", fails)
+        ask_in_transaction(ann, topic, batch([b"x"], pid=granted.producer_id, epoch=0, sequence=0))
+        with pytest.raises(ServerClosed):
+            ann.answer()
+        monkeypatch.undo()
+        assert send(ben, topic, own, 1) is ErrorCode.none

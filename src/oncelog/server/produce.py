@@ -125,24 +125,21 @@ class Producing:
         self._acks = request.acks
         self._is_quiet = self._is_quiet or request.acks == 0
         self._is_done_in_turns = self._is_done_in_turns or done is not None
-        topics = (
-            [
-                (
-                    named[0],
+        try:
+            topics = done.topics if done is not None else []
+            for named in request.topics if done is None else ():
+                outcomes = (
                     self._stage_topic(named, buffer, version, now, verdicts)
                     if refusal is None
-                    else [Outcome(index, None, None, *refusal) for index, _, _ in named[1]],
+                    else [Outcome(index, None, None, *refusal) for index, _, _ in named[1]]
                 )
-                for named in request.topics
-            ]
-            if done is None
-            else done.topics
-        )
+                topics.append((named[0], outcomes))
+        finally:
+            self._transaction = None  # whatever happens: nothing that others send is a part of it
         self._requests.append(Many(version, correlation_id, request.acks, topics))
         if len(self._requests) % CLOCK_REQUESTS == 0:
             self._look_at_the_clock(now)
-        was_in_transaction, self._transaction = self._transaction is not None, None
-        if refusal is None and not was_in_transaction and len(topics) == 1 and len(topics[0][1]) == 1:
+        if refusal is None and request.transactional_id is None and len(topics) == 1 and len(topics[0][1]) == 1:
             partition = topics[0][1][0].partition
             if partition is not None:
                 return pattern_of(buffer, header_at, end, version, request, partition)
