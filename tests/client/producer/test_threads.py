@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -14,6 +14,7 @@ from oncelog.client.producer.accumulator import Budget, Held, Topic, Unbatched
 from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.closing import Closing
 from oncelog.client.producer.delivery import Outbox, Records, Report
+from oncelog.client.producer.encoding import Encoder
 from oncelog.client.producer.notices import Repeats
 from oncelog.client.producer.producer import Producer
 from oncelog.client.producer.topics import Topics
@@ -90,7 +91,7 @@ class _Saving:
         raise AssertionError("nothing is compared any more once the producer has failed")
 
     def failed(self, *_: Any) -> None:
-        raise AssertionError("every batch can be made")
+        """It need not remember."""
 
 
 def _closing(owner: _Owner) -> Closing:
@@ -124,6 +125,28 @@ def test_a_failed_producer_reports_what_comes_during_a_replay() -> None:
     partition.rows += _row(b"late")
     closing.close(partition, everything=True)
     assert [report.error.code() for report in owner.reports if report.error] == [KafkaError._STATE]
+
+
+def test_records_of_which_no_batch_can_be_made_are_pending_until_they_are_reported_by_the_end_at_the_latest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a value could be saved behind them, and an engine that ends before its next turn would keep them."""
+
+    def without_room(*_: Any, **__: Any) -> NoReturn:
+        raise MemoryError
+
+    owner = _Owner()
+    closing = _closing(owner)
+    closing.close_due(1.0)  # so that this is the engine's thread
+    partition = Unbatched("t", 0, 1)
+    partition.rows += _row(b"much")
+    monkeypatch.setattr(Encoder, "encode", without_room)
+    with pytest.raises(MemoryError):
+        closing.close(partition, everything=True)
+    assert (owner.reports, closing.pending(partition)) == ([], 1)
+    closing.end(KafkaError(KafkaError._PURGE_QUEUE))
+    assert [report.error.code() for report in owner.reports if report.error] == [KafkaError._FAIL]
+    assert closing.pending(partition) == 0
 
 
 def test_who_waits_for_room_is_told_that_the_producer_was_closed(topic: str, make_producer: MakeProducer) -> None:

@@ -68,7 +68,7 @@ class Closing:
         self.flushes = 0  # how many are flushing: then nothing lingers
         self.is_timed = False  # the engine will look before anything new is due
         self.keeps_times = False
-        self.ended: KafkaError | None = None  # what is handed over once the engine has ended is reported with it
+        self.ended: KafkaError | None = None  # what is handed over from then on is reported with it
         self._owner = owner
         self._encoder = Encoder(
             self.codec, self.most_batch_bytes, self.level, is_stamped_later=settings.enable_idempotence
@@ -234,10 +234,7 @@ class Closing:
     def close_due(self, now_s: float) -> None:
         """Close the chunks that have lingered long enough."""
         self._engines_thread = get_ident()
-        while self._unmade:
-            records, error = self._unmade.popleft()
-            self._owner.report(Report(records, error=error, done_s=now_s))
-            self.saving.failed(records, error)
+        self._report_unmade()
         if self._refused:
             refused, self._refused = self._refused, set()
             self._refused.update(each for each in refused if each.chunks and not self.close(each))
@@ -259,6 +256,17 @@ class Closing:
             else:
                 # Older records have left in a full batch meanwhile.
                 waiting[partition] = really_due_s - self._ask_s
+
+    def end(self, error: KafkaError) -> None:
+        """Nothing more is sent: what comes from here on is reported with this error."""
+        self.ended = error
+        self._report_unmade()
+
+    def _report_unmade(self) -> None:
+        while self._unmade:
+            records, error = self._unmade.popleft()
+            self._owner.report(Report(records, error=error, done_s=monotonic_s()))
+            self.saving.failed(records, error)
 
     def _ask(self, partition: Unbatched, until_s: float) -> None:
         """Have it closed by a producing thread, or by the engine when none did until then."""
@@ -290,7 +298,8 @@ class Closing:
         with partition.lock:  # nobody is making batches of them now
             count = partition.record_count + sum(len(rows) // COLUMNS for rows in partition.chunks)
             mine = (each for each in self.made if (each.topic, each.partition) == partition.place)
-            return count + sum(batch.record_count for batch in mine)
+            unmade = (each for each, _ in self._unmade if (each.topic, each.partition) == partition.place)
+            return count + sum(batch.record_count for batch in mine) + sum(records.count for records in unmade)
 
     def drop(self, partition: Unbatched) -> list[Records]:
         """Take out what is in no batch yet; what is to be reported of it."""

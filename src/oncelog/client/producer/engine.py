@@ -163,7 +163,7 @@ class Engine:
     async def close(self) -> None:
         """Close, and report as given up what is not delivered by now."""
         self._unheard.is_closing = True
-        self.closing.ended = KafkaError(KafkaError._PURGE_QUEUE)
+        self.closing.end(KafkaError(KafkaError._PURGE_QUEUE))
         self.purge(in_queue=True, in_flight=True)
         self._unheard.say()
         self._is_closed = True
