@@ -5,7 +5,7 @@ import socket
 import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -159,6 +159,22 @@ def test_records_of_which_no_batch_can_be_made_are_reported(
         producer.produce(topic, b"x", on_delivery=heard)
         assert producer.flush(PATIENCE_S) == 0
         assert heard.codes[1:] == [None]
+
+
+def test_a_callback_that_raises_at_the_very_end_hides_none_behind_it(
+    unused_tcp_port: int, make_producer: MakeProducer
+) -> None:
+    producer, heard = make_producer(bootstrap_servers=f"127.0.0.1:{unused_tcp_port}"), Heard()
+
+    def fail(*_: object) -> NoReturn:
+        raise ZeroDivisionError("from a callback")
+
+    for callback in (fail, heard, fail, heard):
+        producer.produce("t", b"x", on_delivery=callback)
+    with pytest.raises(ZeroDivisionError):
+        producer.close(0)
+    assert heard.codes == [KafkaError._PURGE_QUEUE] * 2
+    assert len(producer) == 0
 
 
 def test_without_an_exception_the_end_waits_for_every_record(topic: str, make_producer: MakeProducer) -> None:

@@ -234,12 +234,23 @@ class Outbox:
     def _has_come(self) -> None:
         self.notify()
         if self._is_ended:
-            self.serve()
+            self._serve_all()
 
     def end(self) -> None:
         """Nobody polls any more: what comes late is served by the thread that brings it."""
         self._is_ended = True
         self._has_come()
+
+    def _serve_all(self) -> None:
+        """There is no next time: where callbacks raise, the others are called before the first exception is raised."""
+        first: Exception | None = None
+        while self._events:
+            try:
+                self.serve()
+            except Exception as failure:
+                first = first or failure
+        if first is not None:
+            raise first
 
     def notify(self) -> None:
         self.changes += 1
