@@ -20,21 +20,6 @@ def when_settled(partition: Partition, end: End, settled: Callable[[Fate], None]
     look()
 
 
-async def settled_fate(partition: Partition, end: End) -> Fate:
-    """SAFE or LOST, however long that takes."""
-    fate = partition.fate(end)
-    if fate is not Fate.WAITS:
-        return fate
-    future: asyncio.Future[Fate] = asyncio.get_running_loop().create_future()
-
-    def settled(found: Fate) -> None:
-        if not future.done():
-            future.set_result(found)
-
-    when_settled(partition, end, settled)
-    return await future
-
-
 async def wait_until_settled(partition: Partition, end: End, timeout_s: float) -> Fate:
     """WAITS where the time was over first."""
     loop = asyncio.get_running_loop()

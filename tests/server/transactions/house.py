@@ -89,6 +89,14 @@ class House:
             partition.log.flush()
             partition.wake()
 
+    async def flushed(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """What the work comes to, with all flushes that it waits for."""
+        task = asyncio.create_task(work)
+        while not task.done():
+            await asyncio.sleep(0)
+            self.flush()
+        return await task
+
     def stop(self) -> None:
         self.groups.stop()
         self.transactions.stop()

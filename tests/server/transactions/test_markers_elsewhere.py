@@ -1,9 +1,8 @@
 """Markers that wait to be safe: nothing else waits with them, and their transaction ends when they are."""
 
 import asyncio
-from collections.abc import Coroutine
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 from oncelog.clock import ManualClock
 from oncelog.log.work_steps import at_once
@@ -21,7 +20,6 @@ from tests.log.memory_disk import MemoryDisk
 from tests.server.transactions.house import FIRST_PID, House
 
 TOPIC = "topic"
-Result = TypeVar("Result")
 
 
 class Asked:
@@ -71,17 +69,10 @@ async def test_a_transaction_ends_when_its_markers_are_safe() -> None:
     house = House(MemoryDisk(1), clock, FIRST_PID, "oncelog.flush=every", "offsets.topic.num.partitions=1")
     house.topics.create(TOPIC, 2, {}, clock.now())
 
-    async def flushed(work: Coroutine[Any, Any, Result]) -> Result:
-        task = asyncio.create_task(work)
-        while not task.done():
-            await asyncio.sleep(0)
-            house.flush()
-        return await task
-
     transactions, places = house.transactions, [(OFFSETS_TOPIC, 0), (TOPIC, 0), (TOPIC, 1)]
     async with asyncio.timeout(20):
-        who = await flushed(transactions.init_producer("id", 60_000, None))
-        assert await flushed(transactions.add_partitions("id", who.pid, who.epoch, places)) is ErrorCode.none
+        who = await house.flushed(transactions.init_producer("id", 60_000, None))
+        assert await house.flushed(transactions.add_partitions("id", who.pid, who.epoch, places)) is ErrorCode.none
         offsets = {TopicPartition(TOPIC, 0): CommittedOffset(5, -1, "", clock.now().wall_ms)}
         within = InTransaction(who.pid, who.epoch)
         house.groups.in_transactions.put("group", offsets, within, clock.now())

@@ -10,17 +10,14 @@ from oncelog.server.api import Api
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
 from oncelog.server.packing import packed_aside
-from oncelog.server.transactions.markers import Appended, Marking
+from oncelog.server.transactions.markers import Marking
 from oncelog.transactions.machine import RAISES, TopicPartition
+
+Settling = asyncio.Future[ErrorCode]
 
 
 @packed_aside
 async def handle(request: Any, call: Call) -> Any:
-    # In a task of its own: what has begun is done whole, also when the client hangs up half-way.
-    return await asyncio.shield(asyncio.ensure_future(_write_all(request, call)))
-
-
-async def _write_all(request: Any, call: Call) -> Any:
     may = call.rights.may
     is_allowed = may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME) or may(
         Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME
@@ -40,15 +37,15 @@ async def _marker(marker: Any, call: Call, is_allowed: bool) -> Any:
 
     markers = call.broker.markers
 
-    def append(at: TopicPartition) -> Appended | ErrorCode:
-        return markers.append(at, marking) if is_allowed else ErrorCode.cluster_authorization_failed
+    def append(at: TopicPartition) -> Settling:
+        refused = ErrorCode.cluster_authorization_failed
+        return markers.settling(markers.append(at, marking) if is_allowed else refused)
 
-    async def partition(at: TopicPartition, appended: Appended | ErrorCode) -> Any:
-        error = await markers.settled(appended)
-        return call.new("WritableTxnMarkerPartitionResult", partition_index=at[1], error_code=error)
+    async def partition(at: TopicPartition, settling: Settling) -> Any:
+        return call.new("WritableTxnMarkerPartitionResult", partition_index=at[1], error_code=await settling)
 
-    async def topic(name: str, places: Sequence[TopicPartition], appended: Sequence[Appended | ErrorCode]) -> Any:
-        each = zip(places, appended, strict=True)
+    async def topic(name: str, places: Sequence[TopicPartition], settling: Sequence[Settling]) -> Any:
+        each = zip(places, settling, strict=True)
         partitions = await call.each(each, lambda one: partition(*one))
         return call.new("WritableTxnMarkerTopicResult", name=name, partitions=partitions)
 

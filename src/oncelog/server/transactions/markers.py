@@ -14,7 +14,7 @@ from oncelog.replication.leadership import NOBODY
 from oncelog.server.alarms import InTurns
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.coordinator import GroupCoordinator
-from oncelog.server.high_watermark import settled_fate, when_settled
+from oncelog.server.high_watermark import when_settled
 from oncelog.server.names import OFFSETS_TOPIC
 from oncelog.server.ports import Peers
 from oncelog.server.topics import Partition, Topics
@@ -102,28 +102,21 @@ class Markers:
         is_fenced = False
         for at, appended in here.items():
             await self._pause()
-            if isinstance(appended, Appended) and appended.partition.fate(appended.end) is Fate.WAITS:
+            if isinstance(appended, Appended):
                 self._wait(entry, at, appended)
             else:
-                is_fenced = self._note(entry, at, await self.settled(appended)) or is_fenced
+                is_fenced = self._note(entry, at, appended) or is_fenced
         return is_fenced
 
     def _wait(self, entry: Entry, at: TopicPartition, appended: Appended) -> None:
         """It is noted once it is safe; where it is lost, it is written again."""
         entry.waiting.add(at)
 
-        def settled(fate: Fate) -> None:
-            if fate is Fate.SAFE:
-                self._in_turns(self._safe(entry, at, appended))
-            else:
-                entry.waiting.discard(at)
+        def settled(code: ErrorCode) -> None:
+            entry.waiting.discard(at)
+            self._note(entry, at, code)
 
-        when_settled(appended.partition, appended.end, settled)
-
-    def _safe(self, entry: Entry, at: TopicPartition, appended: Appended) -> Pauses:
-        yield from self._ending(appended)
-        entry.waiting.discard(at)
-        self._note(entry, at, ErrorCode.none)
+        self._when_settled(appended, settled)
 
     async def _tell(self, entry: Entry, node_id: int, places: list[TopicPartition], marking: Marking) -> bool:
         is_fenced = False
@@ -173,21 +166,35 @@ class Markers:
             self._request_flush(partition)
         return Appended(partition, marked.end, marking)
 
-    async def settled(self, appended: Appended | ErrorCode) -> ErrorCode:
-        """Wait until it is safe."""
-        if isinstance(appended, ErrorCode):
-            return appended
-        if await settled_fate(appended.partition, appended.end) is Fate.LOST:
-            return ErrorCode.not_leader_or_follower
-        for _ in self._ending(appended):
-            await self._pause()
-        return ErrorCode.none
+    def settling(self, appended: Appended | ErrorCode) -> "asyncio.Future[ErrorCode]":
+        """The outcome, once it is safe. What it ends has ended by then, whether or not anybody waits for it."""
+        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
-    def _ending(self, appended: Appended) -> Pauses:
+        def settled(code: ErrorCode) -> None:
+            if not future.done():
+                future.set_result(code)
+
+        if isinstance(appended, Appended):
+            self._when_settled(appended, settled)
+        else:
+            settled(appended)
+        return future
+
+    def _when_settled(self, appended: Appended, settled: Callable[[ErrorCode], None]) -> None:
+        def found(fate: Fate) -> None:
+            if fate is Fate.SAFE:
+                self._in_turns(self._safe(appended, settled))
+            else:
+                settled(ErrorCode.not_leader_or_follower)
+
+        when_settled(appended.partition, appended.end, found)
+
+    def _safe(self, appended: Appended, settled: Callable[[ErrorCode], None]) -> Pauses:
         """The offsets that were committed in the transaction count from here on, or never."""
         partition, _, marking = appended
         if partition.topic.name == OFFSETS_TOPIC:
             yield from self._groups.in_transactions.ending(partition, marking.pid, is_commit=marking.is_commit)
+        settled(ErrorCode.none)
 
     async def _ask(
         self, node_id: int, places: Iterable[TopicPartition], marking: Marking
