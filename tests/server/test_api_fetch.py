@@ -135,7 +135,6 @@ def test_a_long_poll_that_fails_is_answered_and_gives_its_memory_back(
         assert next(finds, False), "something that nobody has thought of"
         return find(*how, **more)
 
-    monkeypatch.setattr("oncelog.server.fetch.AT_ONCE", 500)  # in turns, a task tells what it raises
     monkeypatch.setattr(fails.log, "find", found_once)
     unsent = server.broker.memory.unsent
     left_bytes = unsent.left_bytes

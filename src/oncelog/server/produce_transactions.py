@@ -67,8 +67,9 @@ class Verification:
 
     async def run(self) -> None:
         by_producer: dict[tuple[int, int], list[Wanted]] = {}
-        for each in (each for each in self._wanted if each.partition.is_open):
-            by_producer.setdefault((each.pid, each.epoch), []).append(each)
+        for each in self._wanted:
+            if each.partition.is_open:
+                by_producer.setdefault((each.pid, each.epoch), []).append(each)
         for (pid, epoch), some in by_producer.items():
             places = [each.place for each in some]
             if len(by_producer) > 1:

@@ -115,9 +115,7 @@ class GroupStore:
 
     def remove_offsets(self, group_id: str, partitions: Iterable[TopicPartition], now: Now) -> Settled:
         settled: Settled = ErrorCode.none
-        tombstones: list[tuple[TopicPartition, KeyValue]] = [
-            (at, (records.encode_offset_key(group_id, *at), None)) for at in partitions
-        ]
+        tombstones = ((at, (records.encode_offset_key(group_id, *at), None)) for at in list(partitions))
         for some in self.topic.in_batches(group_id, tombstones):
             partition, end = self.topic.append(group_id, some.values(), now)
             settled = self._settled_at(partition, end)

@@ -423,7 +423,7 @@ class TransactionCoordinator:
             by_partition.setdefault(self.topic.partition_of(entry.transactional_id), []).append(entry)
         for some in by_partition.values():
             names = [each.transactional_id for each in some]
-            tombstones: list[tuple[str, KeyValue]] = [(name, (records.encode_key(name), None)) for name in names]
+            tombstones = ((name, (records.encode_key(name), None)) for name in names)
             for batch in self.topic.in_batches(names[0], tombstones):
                 self._bury(batch, now)
 
