@@ -133,6 +133,31 @@ def test_a_signal_as_a_batch_is_made_loses_and_doubles_no_record(
     assert [each.value for each in stored(server.bootstrap_servers, topic)] == [b"%d" % number for number in range(25)]
 
 
+def test_a_signal_as_a_table_is_handed_over_keeps_no_room(
+    server: Server, topic: str, make_producer: MakeProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    producer, heard = make_producer(linger_ms=100_000), Heard()
+    producer.produce(topic, b"0", on_delivery=heard)
+    assert producer.flush(PATIENCE_S) == 0
+    encode, signals = Encoder.encode, [Signal()]
+
+    def signalled(*rows: Any, **how: Any) -> Any:
+        if signals:
+            raise signals.pop()
+        return encode(*rows, **how)
+
+    producer.produce(topic, b"1", on_delivery=heard)  # goes before the table
+    monkeypatch.setattr(Encoder, "encode", signalled)
+    told: list[KafkaError | None] = []
+    table = pa.table({"value": pa.array([b"a", b"b"], pa.binary())})
+    with pytest.raises(Signal):
+        producer.send(topic, table, on_delivery=lambda error, _: told.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert len(told) == 1 and told[0] and "not handed over: Signal()" in told[0].str()
+    assert [each.value for each in stored(server.bootstrap_servers, topic)] == [b"0", b"1"]
+
+
 @pytest.mark.parametrize("is_pinned", [False, True], ids=["alone", "of a saved producer"])
 def test_records_of_which_no_batch_can_be_made_are_reported(
     topic: str, make_producer: MakeProducer, monkeypatch: pytest.MonkeyPatch, is_pinned: bool

@@ -365,22 +365,23 @@ class BulkWriter:
             is_stamped_later=self._engine.settings.enable_idempotence,
         )
         batches: dict[int, list[Batch]] = {}
-        counts = [0] * len(places)
+        counts, sizes = [0] * len(places), [0] * len(places)
         for each in encoded:
             place = places[each.part]
             records = Records(place.topic, place.partition, each.record_count, each.plain_bytes)
             records.handle = self.handle
             records.rows = TableRows(piece.first_row, parts, each.part, counts[each.part])
             counts[each.part] += each.record_count
+            sizes[each.part] += each.plain_bytes
             if rows.times is not None and closing.keeps_times:
                 records.times = AllGiven(each.record_count)
             data: Any = each.data
             batch = Batch(place.topic, place.partition, data, each.record_count, int(now_s * 1000), records)
             batches.setdefault(each.part, []).append(batch)
-        self._take(sum(each.plain_bytes for each in encoded), sum(each.record_count for each in encoded))
         for part, mine in batches.items():
+            self._take(sizes[part], counts[part])
+            self._handed_over += counts[part]
             closing.put(places[part], mine)
-            self._handed_over += sum(batch.record_count for batch in mine)
 
     def _take(self, size_bytes: int, count: int) -> None:
         self._engine.budget.take_bulk(size_bytes, count)

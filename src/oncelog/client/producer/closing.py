@@ -125,18 +125,25 @@ class Closing:
         return True
 
     def put(self, partition: Unbatched, batches: Sequence[Batch]) -> None:
-        """Batches that are made elsewhere, behind all that was produced before."""
-        with partition.lock:
-            self._take(partition, everything=True)
-            while partition.chunks and self._encode_next(partition):
-                pass
-            failure = self.saving.failure or self.ended
-            for batch in batches:
+        """Batches that are made elsewhere, behind all that was produced before. Their room is taken: where this raises,
+        be it at a signal, they are reported."""
+        left = batches
+        try:
+            with partition.lock:
+                self._take(partition, everything=True)
+                while partition.chunks and self._encode_next(partition):
+                    pass
+                failure = self.saving.failure or self.ended
                 if failure is None:
-                    partition.made_batches += 1
-                    self.made.append(batch)
-                else:
-                    self._owner.report(Report(batch.payload, error=failure))  # type: ignore[arg-type]
+                    partition.made_batches += len(batches)
+                    left = ()  # no signal comes between this step and the next
+                    self.made.extend(batches)
+        except BaseException as raised:
+            failure = KafkaError(KafkaError._FAIL, f"it was not handed over: {raised!r}")
+            raise
+        finally:
+            for batch in left:
+                self._owner.report(Report(batch.payload, error=failure))  # type: ignore[arg-type]
         self._owner.wake()
 
     def put_rows(self, partition: Unbatched, rows: BulkRows) -> None:
