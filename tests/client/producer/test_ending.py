@@ -15,7 +15,7 @@ from oncelog.client.producer.asynchronous import AsyncProducer
 from oncelog.client.producer.encoding import Encoder
 from oncelog.client.producer.producer import Producer
 from oncelog.embedded import Server
-from tests.client.inside import thread_of
+from tests.client.inside import engine_of, thread_of
 from tests.client.producer.conftest import MakeProducer, producers_threads
 from tests.client.producer.stored import Heard, stored
 
@@ -105,6 +105,28 @@ def test_a_signal_as_a_producer_begins_leaves_no_thread_behind(
         with pytest.raises(Signal):
             make_producer()
     assert producers_threads() <= before
+
+
+def test_who_flushes_as_a_signal_ends_the_producer_waits_no_longer(
+    unused_tcp_port: int, make_producer: MakeProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = make_producer(bootstrap_servers=f"127.0.0.1:{unused_tcp_port}")
+    producer.produce("t", b"x")
+    flush, begun, left = engine_of(producer).flush, threading.Event(), list[int]()
+
+    def begins(by: int) -> None:
+        flush(by)
+        begun.set()
+
+    monkeypatch.setattr(engine_of(producer), "flush", begins)
+    monkeypatch.setattr(thread_of(producer), "run", interrupted)
+    flushing = threading.Thread(target=lambda: left.append(producer.flush()), daemon=True)
+    flushing.start()
+    assert begun.wait(PATIENCE_S)
+    with pytest.raises(Signal):
+        producer.close(0)
+    flushing.join(PATIENCE_S)
+    assert left == [1]
 
 
 @pytest.mark.parametrize("is_made", [False, True], ids=["before it is made", "when it is made"])

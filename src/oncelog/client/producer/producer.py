@@ -244,7 +244,9 @@ class Producer(Face):
             while True:
                 seen = outbox.changes
                 outbox.serve()
-                if budget.messages == 0 or (not len(outbox) and not _wait(outbox, seen, end_s)):
+                if budget.messages == 0 or not self._finalizer.alive:  # nobody is left who would report the others
+                    break
+                if not len(outbox) and not _wait(outbox, seen, end_s):
                     break
         finally:
             self._engine.flush(-1)
@@ -308,6 +310,7 @@ class Producer(Face):
                 self._thread.run(self._engine.close())
         finally:
             self._finalizer()
+            self._outbox.notify()
 
     def __enter__(self) -> Self:
         self._check_usable()
