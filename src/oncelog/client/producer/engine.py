@@ -20,7 +20,7 @@ from oncelog.client.partitioners import Partitioner, partitioner
 from oncelog.client.producer.accumulator import Budget, Held, Topic, Unbatched
 from oncelog.client.producer.arguments import refused
 from oncelog.client.producer.closing import Closing
-from oncelog.client.producer.delivery import Records, Report
+from oncelog.client.producer.delivery import Records, Report, split
 from oncelog.client.producer.identities import Identities
 from oncelog.client.producer.notices import Repeats, Unheard
 from oncelog.client.producer.requests import Requests
@@ -78,7 +78,7 @@ class Engine:
         self.tell = tell = self._repeats.tell
         self._topics = Topics(self.brokers, settings, self._place, self._fail_held, self._gone, self._repeats)
         self.topics = self._topics.known
-        self.sender = Sender(_limits(settings), random.random, self._topics.split)
+        self.sender = Sender(_limits(settings), random.random, self._split)
         self._requests = Requests(self.brokers, settings, self.answered, self._lost, self._unchecked)
         self._identities = Identities(self.brokers, self.sender, settings, tell, self.wake)
         self._wanted: deque[Topic] = deque()
@@ -238,7 +238,7 @@ class Engine:
         inbox = self.closing.made
         while inbox:
             batch = inbox.popleft()
-            partition = self._partition(batch)
+            partition = self._topics.partition(batch.place)
             if partition is not None:
                 partition.added_batches += 1
             self.saving.taken(batch)
@@ -384,17 +384,17 @@ class Engine:
         self.report(report)
 
     def _done(self, batch: Batch) -> None:
-        partition = self._partition(batch)
-        if partition is None:
-            return
-        partition.done_batches += 1
-        self.closing.done(partition)
+        partition = self._topics.partition(batch.place)
+        if partition is not None:
+            partition.done_batches += 1
+            self.closing.done(partition)
 
-    def _partition(self, batch: Batch) -> Unbatched | None:
-        topic = self.topics.get(batch.topic)
-        if topic is None or batch.partition >= len(topic.partitions):
-            return None
-        return topic.partitions[batch.partition]
+    def _split(self, batch: Batch, records: int) -> tuple[Batch, Batch]:
+        """The two halves of a batch that came as one, and of which each will be done by itself."""
+        partition = self._topics.partition(batch.place)
+        if partition is not None and not batch.is_reported:
+            partition.done_batches -= 1
+        return split(batch, records)
 
     # --- what saving asks
 

@@ -10,12 +10,10 @@ from oncelog.client.errors import KafkaError, KafkaException, error_of, exceptio
 from oncelog.client.net.retry import NoAnswer, Patience, ask
 from oncelog.client.partitioners import partitioner
 from oncelog.client.producer.accumulator import NEVER_S, Held, Topic, Unbatched
-from oncelog.client.producer.delivery import split
 from oncelog.client.producer.notices import Repeats
 from oncelog.clock import monotonic_s
 from oncelog.error_codes import ErrorCodes as Code
 from oncelog.slots import Place
-from oncelog.slots.batch import Batch
 
 if TYPE_CHECKING:
     from oncelog.client.net.brokers import Brokers
@@ -171,13 +169,6 @@ class Topics:
     def partition(self, place: Place) -> Unbatched | None:
         topic = self.known.get(place.topic)
         return None if topic is None or place.partition >= len(topic.partitions) else topic.partitions[place.partition]
-
-    def split(self, batch: Batch, records: int) -> tuple[Batch, Batch]:
-        """The two halves of a batch that came as one, and of which each will be done by itself."""
-        partition = self.partition(batch.place)
-        if partition is not None and not batch.is_reported:
-            partition.done_batches -= 1
-        return split(batch, records)
 
     def is_empty(self, name: str) -> bool:
         """Whether nothing is held for a topic that is not known."""
