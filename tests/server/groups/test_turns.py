@@ -12,7 +12,7 @@ from oncelog.log.work_steps import Pauses, Steps, at_once
 from oncelog.server.api import apis
 from oncelog.server.call import Call
 from oncelog.server.errors import ErrorCode
-from oncelog.server.groups import effect_telling, records
+from oncelog.server.groups import coordinator, effect_telling, records
 from oncelog.server.groups.coordinator import GroupCoordinator
 from oncelog.server.groups.messages import MOST_PROTOCOLS, SyncAnswer, SyncRequest
 from oncelog.server.groups.rebalance import Rebalance
@@ -278,3 +278,101 @@ async def test_a_server_that_stops_while_the_topic_of_offsets_is_made_stores_not
     assert isinstance(share, asyncio.Future)
     assert (await share).error is ErrorCode.not_coordinator
     assert house.topics.get(OFFSETS_TOPIC) is None
+
+
+def said(generation: int, share: bytes = b"share") -> SyncRequest:
+    return SyncRequest(member_id="m1", generation=generation, assignments={"m1": share})
+
+
+def logged(house: House) -> int:
+    topic = house.topics.get(OFFSETS_TOPIC)
+    return 0 if topic is None else sum(each.log.next_offset for each in topic.partitions)
+
+
+async def shares_that_wait(house: House, begun: list[Pauses]) -> tuple[GroupCoordinator, ByHand]:
+    """Two groups whose leaders have said who gets what, before there is where to store it."""
+    hand = ByHand()
+    groups = beside(house, run=hand.run, in_turns=begun.append)
+    joins = [groups.join(name, join_request(), house.clock.now()) for name in "gh"]
+    house.timers.advance(0)
+    at_once(begun.pop())
+    for name, join in zip("gh", joins, strict=True):
+        assert isinstance(join, asyncio.Future)
+        groups.sync(name, said(join.result().generation), house.clock.now())
+    return groups, hand
+
+
+async def test_shares_that_waited_for_the_topic_are_stored_in_turns_and_each_group_s_in_their_order() -> None:
+    house = House("group.initial.rebalance.delay.ms=0")
+    begun: list[Pauses] = []
+    groups, hand = await shares_that_wait(house, begun)
+    hand.begins.set()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    (storing,) = begun
+    begun.clear()
+    next(storing)
+    assert logged(house) == 1, "the other group has another turn"
+    groups.join("h", join_request("m1", protocols=(("range", b"other words"),)), house.clock.now())
+    groups.sync("h", said(2), house.clock.now())  # a generation more, while the first one is not stored yet
+    next(storing)
+    assert logged(house) == 2
+    at_once(storing)
+    assert logged(house) == 3
+    for each in begun:
+        at_once(each)
+    house = house.after_restart()
+    assert {name: group.generation for name, group in house.groups.groups.items()} == {"g": 1, "h": 2}
+
+
+async def test_what_waits_for_the_topic_counts_as_what_groups_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "MEMBERS_BYTES", 10_000)
+    house = House("group.initial.rebalance.delay.ms=0")
+    hand = ByHand()
+    groups = beside(house, run=hand.run)
+    shares = []
+    for name in "gh":
+        join = groups.join(name, join_request(), house.clock.now())
+        house.timers.advance(0)
+        assert isinstance(join, asyncio.Future)
+        shares.append(groups.sync(name, said(1, b"x" * 6_000), house.clock.now()))
+    waits, refused = shares
+    assert isinstance(waits, asyncio.Future)
+    assert not waits.done()
+    assert isinstance(refused, SyncAnswer)
+    assert refused.error is ErrorCode.coordinator_not_available
+    hand.begins.set()
+    assert (await waits).error is ErrorCode.none
+
+
+async def test_one_share_that_fails_as_it_is_stored_leaves_the_others_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House("group.initial.rebalance.delay.ms=0")
+    begun: list[Pauses] = []
+    _, hand = await shares_that_wait(house, begun)
+    encode = records.encode_stored
+
+    def fails_once(group: str, value: Any) -> Any:
+        if group == "g":
+            raise ValueError("a fault")
+        return encode(group, value)
+
+    monkeypatch.setattr(records, "encode_stored", fails_once)
+    hand.begins.set()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    at_once(begun[0])
+    assert logged(house) == 1
+
+
+async def test_commits_that_waited_for_the_topic_are_stored_in_turns() -> None:
+    house = House()
+    house.make_topic("t", 2)
+    hand = ByHand()
+    groups = beside(house, run=hand.run)
+    turns = Watched(house)
+    waiting = [asyncio.ensure_future(commit(commit_request(each), call_of(house, groups, turns))) for each in range(2)]
+    await asyncio.sleep(0)
+    turns.seen.clear()
+    hand.begins.set()
+    await asyncio.gather(*waiting)
+    assert [logged for _, logged in turns.seen[:2]] == [0, 0], "each was asked before any was stored"

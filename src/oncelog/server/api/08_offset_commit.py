@@ -96,6 +96,7 @@ async def _look_through(request: Any, call: Call) -> tuple[Errors, Accepted, Rec
     making = call.broker.groups.making_place(call.now) if accepted else None
     if making is not None:
         await asyncio.wait([making])
+        await call.broker.turns.pause()  # many may have waited for it
     for wanted, topic, of_topic in zip(request.topics, topics, errors, strict=True):
         if topic is not None and call.broker.topics.get(topic.name) is not topic:  # others had turns meanwhile
             for entry in wanted.partitions:

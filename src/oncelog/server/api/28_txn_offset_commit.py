@@ -72,6 +72,7 @@ async def _commit(request: Any, accepted: Accepted, topics: Mapping[str, Topic],
     making = groups.making_place(call.now)
     if making is not None:
         await asyncio.wait([making])  # it is made for others, too, when this client hangs up
+        await broker.turns.pause()  # many may have waited for it
     error = _check_member(request, accepted, call)
     partition = groups.partition_of(request.group_id)
     if error is not ErrorCode.none or partition is None:

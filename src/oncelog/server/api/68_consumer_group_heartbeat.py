@@ -43,6 +43,7 @@ async def _beat(request: Any, call: Call) -> BeatAnswer:
     making = groups.making_place(call.now) if request.member_epoch == JOINS else None
     if making is not None:
         await asyncio.wait([making])  # it is made for others, too, when this client hangs up
+        await call.broker.turns.pause()  # many may have waited for it
 
     def may_know(name: str) -> bool:
         return call.rights.may(Operation.DESCRIBE, Resource.TOPIC, name)

@@ -31,7 +31,6 @@ from oncelog.server.groups.messages import (
     JoinRequest,
     Leaving,
     Left,
-    Store,
     SyncAnswer,
     SyncRequest,
 )
@@ -39,6 +38,7 @@ from oncelog.server.groups.moves import GroupMemory
 from oncelog.server.groups.offsets import TopicPartition
 from oncelog.server.groups.records import CommittedOffset
 from oncelog.server.groups.store import AnyGroup, GroupStore, Settled
+from oncelog.server.groups.storing import Storing
 from oncelog.server.moves import Moves
 from oncelog.server.names import MOST_ID_CHARACTERS
 from oncelog.server.settings import Settings
@@ -83,6 +83,9 @@ class GroupCoordinator:
         self._counted_bytes: dict[str, int] = {}  # of each group, as it is in the sum of all
         self._members_bytes = 0
         self._in_turns = in_turns
+        self._storing = Storing(
+            self._store, clock, in_turns, self._is_served, self._has_memory, self._count, self._carry_out
+        )
         self._run = run
         self._making: asyncio.Future[Topic] | None = None
         self._said_full_ms = -MINUTE_MS
@@ -396,7 +399,8 @@ class GroupCoordinator:
         return group
 
     def _has_memory(self, more_bytes: int) -> bool:
-        return more_bytes <= 0 or self._members_bytes + more_bytes <= MEMBERS_BYTES
+        held_bytes = self._members_bytes + self._storing.waiting_bytes
+        return more_bytes <= 0 or held_bytes + more_bytes <= MEMBERS_BYTES
 
     def _has_room(self, group_id: str, client_host: str, now: Now) -> bool:
         """The client is told each time, the log at most once a minute."""
@@ -431,7 +435,7 @@ class GroupCoordinator:
         effects = list(effects)
         for effect in effects:
             if not isinstance(effect, Answer):
-                self._store_group(group, effect, now)
+                self._storing.store(group, effect, now, self.making_place(now))
         self._tell(effects)
         if self.groups.get(group.group_id) is not group:
             return
@@ -446,39 +450,8 @@ class GroupCoordinator:
         else:
             at_once(telling(answers))
 
-    def _store_group(self, group: Group, effect: Store, now: Now) -> None:
-        making = self.making_place(now)
-        if making is None:
-            self._put_group(group, effect, now)
-        else:
-            making.add_done_callback(lambda future: self._put_group(group, effect, self._clock.now()))
-
-    def _put_group(self, group: Group, effect: Store, now: Now) -> None:
-        if not self._is_running or self.groups.get(group.group_id) is not group:
-            return  # it ended before there was where to store it
-        pending = effect.pending
-        try:
-            if not self._has_memory(group.growth_bytes(effect.group)):
-                raise KafkaError(ErrorCode.coordinator_not_available)
-            settled = self._store.put_group(group.group_id, effect.group, now)
-            group.note_assigned(effect.group)
-            self._count(group)
-        except KafkaError as refusal:
-            is_too_large = refusal.code is ErrorCode.invalid_commit_offset_size  # a word for commits only
-            settled = ErrorCode.unknown_server_error if is_too_large else refusal.code
-        if pending is None:
-            return
-
-        def stored(error: ErrorCode) -> Pauses:
-            """Pause: to put a large group into bytes has taken its turn, and to answer its members takes another."""
-            yield
-            later = self._clock.now()
-            self._carry_out(group, group.stored(pending, error, later), later)
-
-        if isinstance(settled, ErrorCode):
-            self._in_turns(stored(settled))
-        else:
-            settled.add_done_callback(lambda future: self._in_turns(stored(future.result())))
+    def _is_served(self, group: Group) -> bool:
+        return self._is_running and self.groups.get(group.group_id) is group
 
     def _ring(self, name: str | None) -> None:
         now = self._clock.now()
