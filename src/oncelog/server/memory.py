@@ -1,12 +1,14 @@
 """Bounds on what connections may hold together: a budget of bytes, and a small pool of large buffers."""
 
+import asyncio
 from bisect import insort
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 
 from oncelog.server.turns import called
 
 UNSENT_BYTES = 256 * 2**20  # answers that clients do not take may hold this much; fetches beyond it answer little
+FRESH_BYTES = 8 * 2**20  # in a round of the loop: to fill them with zeros takes some 3 ms
 MADE_BYTES = 64 * 2**20  # of answers that are being made, once packed; until then they take some three times as much
 
 
@@ -122,9 +124,10 @@ class LargeBuffers:
 
     def kept(self, size_bytes: int) -> bytearray | None:
         """The largest one that is there, if it suffices: the frame then need not grow, which is a copy each time."""
-        if not self._kept or len(self._kept[-1]) < size_bytes:
-            return None
-        return self._kept.pop()
+        return self._kept.pop() if self.has(size_bytes) else None
+
+    def has(self, size_bytes: int) -> bool:
+        return bool(self._kept) and len(self._kept[-1]) >= size_bytes
 
     def first_bytes(self, size_bytes: int) -> int:
         return min(size_bytes, self.FIRST_BYTES)
@@ -135,6 +138,39 @@ class LargeBuffers:
             insort(self._kept, buffer, key=len)
             if len(self._kept) > self.KEPT:
                 del self._kept[0]
+
+
+class Fresh:
+    """Memory that is new to the process: so much of it in each round of the loop, since others wait while it is filled.
+    A caller that finds nothing left waits for another round, behind those who wait already."""
+
+    def __init__(self) -> None:
+        self._left_bytes = FRESH_BYTES
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_called = False  # one that waited, and has not taken its part yet
+        self._is_counting = False
+
+    def take(self, size_bytes: int) -> bool:
+        """One may go beyond what is left."""
+        if self._left_bytes <= 0 or (self._waiting and not self._is_called):
+            return False
+        self._is_called = False
+        self._left_bytes -= size_bytes
+        if not self._is_counting:
+            self._is_counting = True
+            asyncio.get_running_loop().call_soon(self._next_round)
+        return True
+
+    def wait(self, callback: Callable[[], None]) -> None:
+        self._waiting.append(callback)
+
+    def _next_round(self) -> None:
+        self._left_bytes = FRESH_BYTES
+        self._is_counting = False
+        while self._waiting and self._left_bytes > 0:
+            self._is_called = True
+            self._waiting.popleft()()
+        self._is_called = False
 
 
 class Answers:
@@ -167,6 +203,7 @@ class Memory:
         self.unserved = Budget(unserved_bytes)  # of large frames on their way
         self.unsent = Budget(UNSENT_BYTES)
         self.large_buffers = LargeBuffers()
+        self.fresh = Fresh()
         self.answers = Answers(self.unsent, self.is_wanted)
         self._on_want: Callable[[], None] = lambda: None
 

@@ -84,7 +84,7 @@ class Receiver:
         self._large_seen_ms = 0
         self._is_read_paused = False
         self._is_asleep = False
-        self._is_starved = False  # waits for memory for a large frame
+        self._is_starved = False  # waits for memory for a large frame, or for its round
 
     def begin(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -186,14 +186,20 @@ class Receiver:
         budget = self._memory.unserved
         buffers = self._memory.large_buffers
         taken = buffers.first_bytes(min(size, AHEAD * left))
-        if not budget.take(taken):
+        if not self._large_taken:  # else it has waited for its round of the loop
+            if not budget.take(taken):
+                self._rest = bytearray(memoryview(buffer)[at:end])
+                self._starve()
+                budget.wait(self._fed)
+                return
+            self._large_taken = taken
+        if not buffers.has(taken) and not self._memory.fresh.take(taken):
             self._rest = bytearray(memoryview(buffer)[at:end])
-            self._starve()
-            budget.wait(self._fed)
+            self._wait_for_round()
             return
         large = buffers.take(taken)
         large[:left] = memoryview(buffer)[at:end]
-        self._large, self._large_filled, self._large_size, self._large_taken = large, left, size, taken
+        self._large, self._large_filled, self._large_size = large, left, size
         self._large_room = len(large)
         self._large_seen, self._large_seen_ms = left, self._connections.broker.clock.now().monotonic_ms
 
@@ -203,12 +209,16 @@ class Receiver:
         assert large is not None
         grown_bytes = min(len(large) + min(len(large), GROWN_BYTES), self._large_size)
         budget = self._memory.unserved
-        if not budget.take_more(grown_bytes - self._large_taken, self):
-            self._starve()
-            budget.wait_for_more(self._fed)
-            return
-        self._large_taken = grown_bytes
+        if grown_bytes > self._large_taken:  # else it has waited for its round of the loop
+            if not budget.take_more(grown_bytes - self._large_taken, self):
+                self._starve()
+                budget.wait_for_more(self._fed)
+                return
+            self._large_taken = grown_bytes
         buffers = self._memory.large_buffers
+        if not buffers.has(grown_bytes) and not self._memory.fresh.take(grown_bytes - len(large)):
+            self._wait_for_round()
+            return
         self._large_room = grown_bytes
         grown = buffers.kept(grown_bytes)
         if grown is not None:
@@ -221,6 +231,12 @@ class Receiver:
         self._is_starved = True
         self._pause_reading()
         self._memory.is_wanted()
+
+    def _wait_for_round(self) -> None:
+        """There is memory for it; in this round of the loop enough of that was made."""
+        self._is_starved = True
+        self._pause_reading()
+        self._memory.fresh.wait(self._fed)
 
     def stalled_since_ms(self, now_ms: int) -> int | None:
         """The time since when a large frame has not got on, where that is the client's doing."""
@@ -253,8 +269,8 @@ class Receiver:
         if self._is_starved:
             self._is_starved = False
             self._memory.unserved.forget(self._fed)
-        if self._large is not None:
-            self._large = None
+        self._large = None
+        if self._large_taken:
             self._give_back_large()
 
     def _give_back_large(self) -> None:
@@ -262,7 +278,7 @@ class Receiver:
         self._memory.unserved.give_back(taken, self)
 
     def _fed(self) -> None:
-        """Another connection has given back memory."""
+        """Another connection has given back memory, or others had their round."""
         self._is_starved = False
         self.go_on()
 
