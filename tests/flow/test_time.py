@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from oncelog.clock import Now
-from oncelog.flow import Context, Flow, Input, Limits, Topic, Window, json_of, text
+from oncelog.flow import Context, Dead, Flow, Input, Limits, Topic, Window, json_of, text
 from oncelog.flow.formats import Range
 from oncelog.flow.messages import EMPTY, Records, Stepped, Unworkable
 from oncelog.flow.part_running import PartWork
@@ -226,6 +226,45 @@ def test_windows_may_overlap() -> None:
         '{"start_ms":0,"end_ms":10,"state":{"amount":3}}',
         '{"start_ms":5,"end_ms":15,"state":{"amount":2}}',
     ]
+
+
+def test_records_that_are_late_for_their_windows_are_counted() -> None:
+    flow = Flow("f", version="1")
+    flow.read(amounts).window("sums", Owed, lambda owed, event: owed, size_ms=10).write(sums)
+    work = working(flow, Kept())
+    rows = records(("a", 1, 3), ("a", 2, 12), ("a", 4, 9), ("b", 8, 4))
+    work.run(0, rows, 100)
+    assert work.late == 2
+    work.undo()
+    assert work.late == 0
+    work.run(0, rows, 100)
+    assert work.late == 2
+
+
+def test_a_late_record_that_is_dead_does_not_count() -> None:
+    def refuse(owed: Owed, event: Amount, at: Context[str]) -> tuple[Owed, list[Owed]]:
+        raise ValueError("never")
+
+    flow = Flow("f", version="1", otherwise=Dead("dead"))
+    came = flow.read(amounts)
+    came.window("sums", Owed, lambda owed, event: owed, size_ms=10).write(sums)
+    came.step("never", Owed, refuse).write(overdue)
+    work = working(flow, Kept())
+    work.run(0, records(("a", 1, 30), ("a", 2, 3)), 100)
+    assert work.late == 0
+
+
+def test_windows_with_gaps_between_them_are_refused() -> None:
+    """What falls into a gap would be called late."""
+    with pytest.raises(ValueError, match="sums: windows of 10 ms, one every 11 ms, leave out"):
+        summing(every_ms=11)
+
+
+def test_a_timer_where_no_function_takes_it_is_refused_with_words() -> None:
+    flow = Flow("f", version="1")
+    flow.read(amounts).step("owed", Owed, book).write(overdue)
+    with pytest.raises(Unworkable, match=r"at\.timer: no function is given for timers: `step\(\.\.\., on_timer=\)`"):
+        working(flow, Kept()).run(0, records(("a", 1, 3)), 100)
 
 
 @pytest.mark.parametrize("held", [None, Amount(1)], ids=["nothing", "another type"])

@@ -129,7 +129,7 @@ class PartWork(Work):
         for letters in self._dead.values():
             letters.rows.clear()
         self._asked.clear()
-        self._marks_before = list(self.marks)
+        self._marks_before, self._late_before = list(self.marks), self.late
         branch = self._branch = self._inputs[input].branch
         try:
             if self._timed:
@@ -321,7 +321,7 @@ class PartWork(Work):
         return most
 
     def undo(self) -> None:
-        self.marks = self._marks_before
+        self.marks, self.late = self._marks_before, self._late_before
         self.watermark_ms = min(self.marks)
         for states in self._states.values():
             states.undo()
@@ -345,6 +345,14 @@ class PartWork(Work):
         """A timer is one of a key and a time."""
         timer = f"/{self._firing}/{self.key.hex()}" if self._source == TIMER else ""
         return f"{self._title}/{self._source.decode()}{self.offset}{timer}{self.within}"
+
+    def count_late(self) -> None:
+        self._add_late(1)
+        if self.trail is not None:
+            self.trail.append((self._add_late, -1))
+
+    def _add_late(self, number: int) -> None:
+        self.late += number
 
     def number(self, name: str) -> int:
         at = b"%b%d" % (self._source, self.offset)

@@ -60,7 +60,10 @@ class Context(Generic[K]):
 
     def timer(self, at_ms: int) -> None:
         """Call `on_timer` for this key when the watermark gets there. Timers go with the state of their key."""
-        self.timers.append(at_ms)
+        try:
+            self.timers.append(at_ms)
+        except AttributeError:  # only the context of a step with `on_timer` has a list of them
+            raise ValueError("at.timer: no function is given for timers: `step(..., on_timer=)` takes one") from None
 
 
 class RunContext(Context[K]):
@@ -134,6 +137,9 @@ class Scope(Protocol):
     def attempt(self, work: Callable[[], object]) -> None:
         """Do the work. If it raises, its changes are undone, and the record goes to the dead letters, or the cell
         stops."""
+
+    def count_late(self) -> None:
+        """What is worked on came too late for something."""
 
     def number(self, name: str) -> int:
         """The number of earlier questions of this name about the same record or timer."""

@@ -40,6 +40,11 @@ def windows(
 ) -> Make:
     size_ms = number_within(f"{name}: size_ms", size_ms, 1)
     hop_ms = number_within(f"{name}: every_ms", size_ms if every_ms is None else every_ms, 1)
+    if hop_ms > size_ms:
+        raise ValueError(
+            f"{name}: windows of {size_ms} ms, one every {hop_ms} ms, leave out what comes between: have `every_ms` "
+            "at most `size_ms`"
+        )
     if size_ms > hop_ms * MOST_WINDOWS:
         raise ValueError(
             f"{name}: windows of {size_ms} ms, one every {hop_ms} ms. A record is in at most {MOST_WINDOWS} windows"
@@ -69,6 +74,7 @@ def windows(
                     states.put(entry, stands, held, timers or states.add(entry, [end_ms], ()))
                 start_ms -= hop_ms
             if is_late:
+                scope.count_late()
                 then(key, Late(value))
 
         def fire(entry: bytes, end_ms: int) -> None:
