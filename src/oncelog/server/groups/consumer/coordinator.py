@@ -308,7 +308,7 @@ class ConsumerGroups:
         group_id, fresh = group.group_id, downgraded(group, self._classic_limits, topics, now)
         stored = fresh.to_store()
         if not is_shared:
-            stored = replace(stored, leader=None)  # whoever reads it back has it shared anew, too
+            stored = replace(stored, leader=None)  # a broker that reads it back has it shared anew, too
         records = [encode(group_id, each) for each in group.members.done] + self._store.tombstones(group)
         settled = self._store.put_records(group_id, [*records, encode_stored(group_id, stored)], now)
         fresh.note_assigned(stored)
