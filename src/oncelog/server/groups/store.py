@@ -85,8 +85,7 @@ class GroupStore:
     ) -> Settled:
         encoded = encoded or [records.encode_committed(group_id, *at, each) for at, each in committed.items()]
         partition, end = self.topic.append(group_id, encoded, now)
-        for (topic, index), each in committed.items():
-            self.offsets.put(group_id, topic, index, each._replace(end_offset=end.offset))
+        self.offsets.put_all(group_id, committed, end.offset)
         return self._settled_at(partition, end)
 
     # In transactions
