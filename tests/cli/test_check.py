@@ -171,6 +171,10 @@ def test_a_backup_is_checked_and_served(folder: Path, tmp_path: Path) -> None:
     with Server(data_dir=str(copy)) as server, RawConnection(server.bootstrap_servers) as raw:
         assert raw.fetch("orders", 0, 0).high_watermark == 15
     assert backup("--data", folder, copy)[0] == NOT_CHECKED
+    (folder / "secure").mkdir()
+    code, said = backup("--data", folder, tmp_path / "secured")
+    assert code == WHOLE and said[-1].startswith(f"Not copied: {folder / 'secure'}, ")
+    (folder / "secure").rmdir()
     assert backup("--data", folder, folder / "inside")[0] == NOT_CHECKED
     flip(folder / "orders-0" / f"{0:020d}.log", 70)
     code, said = backup("--data", folder, tmp_path / "another")

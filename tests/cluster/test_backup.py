@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.cluster.backup import PIDS_LEFT_OUT, Unfinished, back_up, leave_out_pids
-from oncelog.cluster.file import DamagedFolder, UnfitFolder
+from oncelog.cluster.file import TREE_FOLDER, DamagedFolder, UnfitFolder, read_state, write_state
 from oncelog.cluster.folder_checking import check_folder
 from oncelog.embedded import Server
 from oncelog.log.disk import RealDisk, RealFile
@@ -169,6 +169,19 @@ def test_a_copy_goes_into_an_empty_place_and_comes_from_a_data_folder(tmp_path: 
     (tmp_path / "data" / "server.meta").write_text("{")
     with pytest.raises(DamagedFolder):
         copy(tmp_path / "data", tmp_path / "copy")
+
+
+def test_what_belongs_to_a_cluster_is_refused_with_words(tmp_path: Path) -> None:
+    broker = tmp_path / "1"
+    with Server(data_dir=str(broker)):
+        pass
+    write_state(RealDisk(), str(broker), read_state(RealDisk(), str(broker)) | {"is_member": True})
+    with pytest.raises(UnfitFolder, match="belongs to a broker of a cluster: its topics"):
+        copy(broker, tmp_path / "copy")
+    (tmp_path / TREE_FOLDER).mkdir()
+    with pytest.raises(UnfitFolder, match="is the folder of a whole cluster: its topics"):
+        copy(tmp_path, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
 
 
 @pytest.mark.parametrize("hit", [0, -1], ids=["first batch", "last batch"])

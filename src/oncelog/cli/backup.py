@@ -32,6 +32,7 @@ def command(data: Path, no_check: bool, to: Path) -> None:
     from oncelog.cluster.file import DamagedFolder, UnfitFolder
     from oncelog.cluster.folder_checking import check_folder
     from oncelog.log.disk import RealDisk
+    from oncelog.server.secure import FOLDER
 
     if to.resolve().is_relative_to(data.resolve()):
         raise click.UsageError(f"{to} lies in {data}: name a folder outside of it")
@@ -44,6 +45,11 @@ def command(data: Path, no_check: bool, to: Path) -> None:
         click.echo(f"Error: {refusal}", err=True)
         raise SystemExit(NOT_COPIED) from refusal
     click.echo(f"{sum(sizes.values()):,} bytes in {len(sizes)} places of {data} copied to {to}")
+    if (data / FOLDER).is_dir():
+        click.echo(
+            f"Not copied: {data / FOLDER}, which has keys and a password. Without it a start of the copy with --secure "
+            f"makes another authority, and no client's file fits. To keep it with the copy: cp -a {data / FOLDER} {to}"
+        )
     for each in damaged:
         for text in each.damage:
             click.echo(f"{each.name}: DAMAGED: {text}")
