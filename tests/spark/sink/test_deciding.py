@@ -87,7 +87,7 @@ def test_a_replay_has_the_rows_the_order_and_the_lanes_of_the_first_run() -> Non
     assert difference(state, 1, 4, "x") == "4 rows where 0 were written"
     with pytest.raises(SinkRefused, match="runs in 3 tasks and was written by 2"):
         check_same(state, [message(lane, 0, "") for lane in range(3)])
-    with pytest.raises(SinkRefused, match=r"lane 0: .* 9 rows where 10 .*sealed"):
+    with pytest.raises(SinkRefused, match=r"lane 0: .* 9 rows where 10 .*sealed.* another `job.id`"):
         check_same(state, [message(0, 9, "h"), message(1, 0, "")])
 
 
