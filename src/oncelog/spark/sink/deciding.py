@@ -251,6 +251,6 @@ def cannot_go_on(sink: str, batch: int, lane: int, what: str) -> str:
 
 WAY_OUT = (
     "A query whose batches do not repeat exactly (rand(), uuid(), shuffles, stateful operators, files that change) "
-    "needs the sealed sink: writeStream.foreachBatch(oncelog.spark.sealed(...)). A job of df.write with other rows than "
-    "before is another job, and needs another `job.id`"
+    "needs the sealed sink: writeStream.foreachBatch(oncelog.spark.sealed(...)). A job of df.write with other rows "
+    "than before is another job, and needs another `job.id`"
 )
