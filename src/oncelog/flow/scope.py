@@ -139,7 +139,7 @@ class Scope(Protocol):
         stops."""
 
     def count_late(self) -> None:
-        """What is worked on came too late for something."""
+        """Count the record that is worked on as late for something."""
 
     def number(self, name: str) -> int:
         """The number of earlier questions of this name about the same record or timer."""
