@@ -196,7 +196,8 @@ def test_what_is_up_or_has_something_is_not_forgotten(cluster: Oncelog, brokers:
         ("reassign --to 1,2", 2, "which topic? -t names it"),
         ("reassign -t t1 --to 1,1", 2, "--to 1,1: expected ids of brokers, each once, such as 1,2,3"),
         ("reassign -t t1 --to one", 2, "--to one: expected ids of brokers"),
-        ("reassign -t {topic} --to 9", 1, "{topic}-0: "),
+        ("reassign -t {topic} --to 9", 1, "there is no broker 9: the brokers are 1"),
+        ("reassign -t {topic} --to 9 --dry-run", 1, "there is no broker 9: the brokers are 1"),
         ("describe -t nosuch", 1, "there is no topic nosuch"),
     ],
 )

@@ -1,6 +1,7 @@
 """`oncelog cluster`: several brokers on one machine, and what a person asks of brokers that replicate."""
 
 import logging
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -215,6 +216,7 @@ def reassign(
     with opened_past_who_hangs(to) as cluster:
         places = _places(cluster, names, indexes)
         if ids:
+            _check_brokers(ids, [each.id for each in cluster.admin.describe_cluster().result().nodes])
             move(cluster, dict.fromkeys(places, ids), form, is_tried=is_tried, is_awaited=is_awaited)
             return
         moves = seen(cluster).moves
@@ -233,6 +235,12 @@ def _ids(text: str) -> list[int]:
     if len(set(found)) < len(found) or any(each < 0 for each in found):
         raise click.UsageError(f"--to {text or 'is empty'}: expected ids of brokers, each once, such as 1,2,3")
     return found
+
+
+def _check_brokers(ids: Iterable[int], known: Collection[int]) -> None:
+    for each in ids:
+        if each not in known:
+            raise failure(f"there is no broker {each}: the brokers are {', '.join(map(str, sorted(known)))}")
 
 
 @command.command()
@@ -283,8 +291,7 @@ def retire(to: Connecting, form: str, is_tried: bool, node: int) -> None:
     with opened_past_who_hangs(to) as cluster:
         found = seen(cluster)
         states = {row["id"]: row["state"] for row in found.brokers}
-        if node not in states:
-            raise failure(f"there is no broker {node}: the brokers are {', '.join(map(str, states))}")
+        _check_brokers([node], states)
         refuse_while_moving(found)
         try:
             targets = without({place: each.replicas for place, each in found.replicas.items()}, node, found.ready)
