@@ -371,7 +371,7 @@ async def test_a_broker_that_was_suspected_wrongly_is_in_sync_again(cluster: Bro
 
 
 async def test_deleted_topics_are_forgotten_in_the_end(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.cluster.tree_cluster.MOST_GONE", 4)
+    monkeypatch.setattr("oncelog.cluster.documents.MOST_GONE", 4)
     for _ in range(6):
         await cluster.create(partitions=1)
         assert await cluster.delete(at=2) is ErrorCode.none

@@ -1,6 +1,7 @@
 """Workers that share a data folder: nothing that was acknowledged is lost, twice or out of order when one of them dies
 or hangs; no two of them have a partition open; and a server that stands alone may have the folder before and after."""
 
+import asyncio
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -14,9 +15,15 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import oncelog
 from oncelog.client import Producer
+from oncelog.clock import SystemClock
+from oncelog.cluster.documents import TOPICS, Held, decode_topic, put_topic
 from oncelog.cluster.folder_lock import FolderInUse
+from oncelog.cluster.tree import Node, Outdated, Put, Remove
+from oncelog.cluster.tree_socket import SocketTree
 from oncelog.cluster.workers import Workers
+from oncelog.log.config import LogConfig
 from oncelog.server.settings_reading import read_settings
+from oncelog.server.topic import Topic
 from oncelog.settings import SettingsError
 from tests.cluster.commands import started
 from tests.cluster.writing import PARTITIONS, Writing, check
@@ -163,6 +170,40 @@ def test_a_topic_can_be_made_again_as_soon_as_it_is_deleted(tmp_path: Path) -> N
         kill(parent.pid(1))
         make(parent.bootstrap_servers, "orders")
     assert sorted(each.name for each in tmp_path.glob("orders-*")) == [f"orders-{index}" for index in range(PARTITIONS)]
+
+
+async def asked(tree_path: str, *changes: Put | Remove) -> Node:
+    """The node of the topic, behind these changes."""
+    tree = SocketTree(tree_path, SystemClock())
+    await tree.begin_session()
+    try:
+        if changes:
+            await tree.change(*changes)
+        found = await tree.get(f"{TOPICS}/orders")
+        assert found is not None
+        return found
+    finally:
+        await tree.close()
+
+
+def test_a_change_of_a_deleted_topic_is_none_of_the_next_one_with_its_name(tmp_path: Path) -> None:
+    """Also if it names the version that the next one has. Who is late with it need not have a part of the topic."""
+    with workers(tmp_path, 1) as parent:
+        servers = parent.bootstrap_servers
+
+        def made() -> Node:
+            make(servers, "orders", 1)
+            until(lambda: leaders(servers) == [1], "that it is led")
+            return asyncio.run(asked(parent.tree_path))
+
+        before = decode_topic(made().value)
+        admin = AdminClient({"bootstrap.servers": servers})
+        admin.delete_topics(["orders"])["orders"].result(30)
+        after = made()
+        held = Held(Topic(before.definition("orders"), LogConfig()), before, after.version)
+        with pytest.raises(Outdated):
+            asyncio.run(asked(parent.tree_path, *put_topic(held, before)))
+        assert asyncio.run(asked(parent.tree_path)) == after
 
 
 def test_what_a_group_has_read_survives_the_worker_that_stored_it(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from oncelog.cluster.tree import ABSENT, Put, Remove
+from oncelog.cluster.tree import ABSENT, Node, Put, Remove
 from oncelog.replication.leadership import Leadership
 from oncelog.server.metadata_log import Definition
 from oncelog.server.ports import Member
@@ -13,6 +13,7 @@ from oncelog.server.topic import Topic
 
 CONFIG = "/config"
 NODES, LIVE, TOPICS, GONE = "/nodes", "/live", "/topics", "/gone"
+MOST_GONE = 1_000  # deleted topics that a broker which was away is told of
 PIDS = "/pids"
 
 
@@ -71,6 +72,20 @@ def put_topic(held: Held, document: TopicDocument) -> tuple[Put, Remove, Put]:
     gone = f"{GONE}/{held.topic.id}"
     put = Put(f"{TOPICS}/{held.topic.name}", encode_topic(document), held.version)
     return Put(gone, b"", ABSENT), Remove(gone, 0), put
+
+
+def remove_topic(name: str, version: int, topic_id: UUID, now_ms: int) -> tuple[Remove, Put]:
+    """The topic's removal. That it is gone is kept, so that no change which was meant for it is one of the next topic
+    with its name."""
+    return Remove(f"{TOPICS}/{name}", version), Put(f"{GONE}/{topic_id}", b"%d" % now_ms, ABSENT)
+
+
+def forget_gone(gone: Mapping[str, Node]) -> list[Remove]:
+    """The removal of what is kept of deleted topics, of those that were deleted first, where there are too many."""
+    if len(gone) <= MOST_GONE:
+        return []
+    oldest = sorted(gone, key=lambda topic_id: int(gone[topic_id].value))[: len(gone) - MOST_GONE // 2]
+    return [Remove(f"{GONE}/{each}", gone[each].version) for each in oldest]
 
 
 def decode_topic(value: bytes) -> TopicDocument:

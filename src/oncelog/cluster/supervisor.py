@@ -25,6 +25,7 @@ from oncelog.cluster.documents import (
     decode_topic,
     encode_topic,
     put_topic,
+    remove_topic,
 )
 from oncelog.cluster.follows import Following, Follows
 from oncelog.cluster.seen_documents import SeenDocuments
@@ -406,11 +407,8 @@ class Supervisor:
             raise _undecided(error) from error
 
     async def delete(self, topic: Topic) -> None:
-        path = f"{TOPICS}/{topic.name}"
-
         def without(held: Held) -> tuple[Put | Remove, ...]:
-            now_ms = self._clock.now().wall_ms
-            return Remove(path, held.version), Put(f"{GONE}/{topic.id}", b"%d" % now_ms, ABSENT)
+            return remove_topic(topic.name, held.version, topic.id, self._clock.now().wall_ms)
 
         await self._change(topic, without)
         with contextlib.suppress(TreeError):

@@ -9,7 +9,17 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from oncelog.clock import Clock, Now
-from oncelog.cluster.documents import CONFIG, GONE, LIVE, NODES, DamagedTree, NodeDocument, decode_node, encode_node
+from oncelog.cluster.documents import (
+    CONFIG,
+    GONE,
+    LIVE,
+    NODES,
+    DamagedTree,
+    NodeDocument,
+    decode_node,
+    encode_node,
+    forget_gone,
+)
 from oncelog.cluster.file import UnfitFolder
 from oncelog.cluster.tree import ABSENT, Node, Outdated, Put, PutEphemeral, Remove, Tree, TreeError
 from oncelog.cluster.tree_pids import TreePids
@@ -21,7 +31,6 @@ from oncelog.server.ports import ClusterStorageError, Member, PidKind
 logger = logging.getLogger(__name__)
 
 SECRET_BYTES = 32
-MOST_GONE = 1_000  # deleted topics that a broker which was away is told of
 SEEN_S = 0.005  # after a client whose leader is gone, a broker has seen that, too
 MISSED_S = 0.25  # an election takes some hundredths of a second
 LISTED_MS = 10_000  # about as long as Kafka lists a broker that was killed
@@ -237,10 +246,9 @@ class TreeCluster:
 
     async def forget_gone(self) -> None:
         """Forget deleted topics, those that were deleted first."""
-        gone = await self.tree.children(GONE)
-        if len(gone) > MOST_GONE:
-            oldest = sorted(gone, key=lambda topic_id: int(gone[topic_id].value))[: len(gone) - MOST_GONE // 2]
-            await self.tree.change(*(Remove(f"{GONE}/{each}", gone[each].version) for each in oldest))
+        removals = forget_gone(await self.tree.children(GONE))
+        if removals:
+            await self.tree.change(*removals)
 
     def sure_until_ms(self) -> int:
         return self.tree.sure_until_ms()

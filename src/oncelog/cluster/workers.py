@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from oncelog.clock import Clock, SystemClock
-from oncelog.cluster.documents import LIVE, TOPICS, decode_topic, encode_topic
+from oncelog.cluster.documents import GONE, LIVE, TOPICS, decode_topic, encode_topic, forget_gone, remove_topic
 from oncelog.cluster.parent import READY_S, STOP_S, Parent, close_input
 from oncelog.cluster.shared_folder import SharedFolder
-from oncelog.cluster.tree import SESSION_TIMEOUT_MS, Change, Node, Outdated, Put, Remove, check_folder
+from oncelog.cluster.tree import SESSION_TIMEOUT_MS, Change, Node, Outdated, Put, check_folder
 from oncelog.cluster.tree_nodes import NOBODY, Writes
 from oncelog.cluster.tree_store import TreeStore
 from oncelog.log.disk import RealDisk
@@ -245,10 +245,13 @@ class Workers(Parent):
             await asyncio.to_thread(self._shared.own.recovered)
 
     async def _share_out_topic(self, name: str, node: Node) -> None:
-        assert self._shared is not None
+        assert self._shared is not None and self._tree is not None
         document = decode_topic(node.value)
         if is_deleted(document.partitions) and is_free(document.partitions):
-            await self._change(Remove(f"{TOPICS}/{name}", node.version))
+            await self._change(*remove_topic(name, node.version, document.id, self._clock.now().wall_ms))
+            removals = forget_gone(self._tree.store.nodes.children(check_folder(GONE)))
+            if removals:
+                await self._change(*removals)
             await asyncio.to_thread(self._shared.remove_deleted)
             return
         if all(state.leader in self._processes for state in document.partitions):
@@ -262,10 +265,10 @@ class Workers(Parent):
             value = encode_topic(document._replace(partitions=tuple(states)))
             await self._change(Put(f"{TOPICS}/{name}", value, node.version))
 
-    async def _change(self, change: Change) -> None:
+    async def _change(self, *changes: Change) -> None:
         assert self._tree is not None
         try:
-            await self._tree.store.change([change], NOBODY, lambda: True)
+            await self._tree.store.change(changes, NOBODY, lambda: True)
         except Outdated:
             self._is_told = True  # again
 
