@@ -222,8 +222,8 @@ def growth(field: Field, kind: str) -> Figures:
 
 
 def life_cpu_s(field: Field, kind: str, size: "Grown") -> float:
-    """Processor seconds from a life's start to its last output. Where the work is ahead of the reader of the outputs,
-    which a million records are too few to end, those between two outputs are less than what the records cost."""
+    """Processor seconds from a life's start to its last output. Between two outputs would be fewer: the work is ahead
+    of the reader that sees them, so a good part of a short life is done before the first of the two."""
     source = field.filled(size.records, size.keys, size.cells)
     with (
         field.work("count", source, partitions=size.cells, out_partitions=size.partitions) as work,

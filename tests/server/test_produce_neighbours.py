@@ -2,6 +2,8 @@
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import pytest
@@ -58,6 +60,20 @@ def test_who_is_served_in_the_middle_of_anothers_chunk_lends_it_no_rights(monkey
         assert admin.fetch(hidden, 0, 0).high_watermark == 0
 
 
+@contextmanager
+def neighbours() -> Iterator[tuple[RawConnection, int, RawConnection, int, str]]:
+    """One whose pid is of a transaction, and one who sends beside: each with its pid, and their topic."""
+    with (
+        served(**BINDS, transaction_partition_verification_enable="false") as found,
+        by(found, ANN) as ann,
+        by(found, BEN) as ben,
+    ):
+        topic = new_topic(ann)
+        own, _ = ben.init_producer_id()
+        assert send(ben, topic, own, 0) is ErrorCode.none
+        yield ann, ann.call("init_producer_id", 4, **PAYMENTS).producer_id, ben, own, topic
+
+
 def test_what_comes_while_a_transactions_batch_is_looked_into_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     look, begun, may_end = Look.run, threading.Event(), threading.Event()
 
@@ -67,16 +83,8 @@ def test_what_comes_while_a_transactions_batch_is_looked_into_is_no_part_of_it(m
         look(self)
 
     monkeypatch.setattr(Look, "run", held)
-    with (
-        served(**BINDS, transaction_partition_verification_enable="false") as found,
-        by(found, ANN) as ann,
-        by(found, BEN) as ben,
-    ):
-        topic = new_topic(ann)
-        own, _ = ben.init_producer_id()
-        assert send(ben, topic, own, 0) is ErrorCode.none
-        granted = ann.call("init_producer_id", 4, **PAYMENTS)
-        packed = batch([os.urandom(2 * LIGHT_BYTES)], pid=granted.producer_id, epoch=0, sequence=0, codec=1)
+    with neighbours() as (ann, granted, ben, own, topic):
+        packed = batch([os.urandom(2 * LIGHT_BYTES)], pid=granted, epoch=0, sequence=0, codec=1)
         ask_in_transaction(ann, topic, packed)
         try:
             assert begun.wait(30)
@@ -87,21 +95,13 @@ def test_what_comes_while_a_transactions_batch_is_looked_into_is_no_part_of_it(m
 
 
 def test_what_fails_in_a_transaction_takes_nothing_that_others_send_into_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with (
-        served(**BINDS, transaction_partition_verification_enable="false") as found,
-        by(found, ANN) as ann,
-        by(found, BEN) as ben,
-    ):
-        topic = new_topic(ann)
-        own, _ = ben.init_producer_id()
-        assert send(ben, topic, own, 0) is ErrorCode.none
-        granted = ann.call("init_producer_id", 4, **PAYMENTS)
+    with neighbours() as (ann, granted, ben, own, topic):
 
         def fails(*_: object) -> NoReturn:
             raise AssertionError("something that nobody has thought of")
 
         monkeypatch.setattr(Broker, "may_use_pid", fails)
-        ask_in_transaction(ann, topic, batch([b"x"], pid=granted.producer_id, epoch=0, sequence=0))
+        ask_in_transaction(ann, topic, batch([b"x"], pid=granted, epoch=0, sequence=0))
         with pytest.raises(ServerClosed):
             ann.answer()
         monkeypatch.undo()

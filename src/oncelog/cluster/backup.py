@@ -32,7 +32,7 @@ CHUNK_BYTES = 4 * 2**20
 TRIES = 20
 PAUSE_S = 0.1  # until a compaction has put its files in place
 PIDS_LEFT_OUT = 2**20
-OF_ONE_SERVER = (
+WHY_NOT_OF_A_CLUSTER = (
     "its topics, users and rights stand where the brokers agree, so a copy of a broker's files says too little. The "
     "other brokers have copies of its records. To keep one elsewhere, carry the topics to another server by `oncelog "
     "copy`; or stop `oncelog cluster start`, and copy its whole folder"
@@ -57,11 +57,11 @@ def back_up(disk: Disk, folder: str, to: str) -> Iterator[Copied]:
     if disk.exists(to) and disk.listdir(to):
         raise Unfinished(f"{to} is not empty: name a folder that is not there yet")
     if disk.exists(f"{folder}/{TREE_FOLDER}"):
-        raise UnfitFolder(f"{folder} is the folder of a whole cluster: {OF_ONE_SERVER}")
+        raise UnfitFolder(f"{folder} is the folder of a whole cluster: {WHY_NOT_OF_A_CLUSTER}")
     state = read_state(disk, folder)  # refuses what is no data folder of this version
     refuse_unused(disk, folder)
     if state["is_member"]:
-        raise UnfitFolder(f"{folder} belongs to a broker of a cluster: {OF_ONE_SERVER}")
+        raise UnfitFolder(f"{folder} belongs to a broker of a cluster: {WHY_NOT_OF_A_CLUSTER}")
     stayed_up = bool(state["boot_id"]) and state["boot_id"] == disk.boot_id()
     disk.mkdir(to)
     source, target = Folders(disk, folder), Folders(disk, to)

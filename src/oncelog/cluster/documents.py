@@ -13,7 +13,7 @@ from oncelog.server.topic import Topic
 
 CONFIG = "/config"
 NODES, LIVE, TOPICS, GONE = "/nodes", "/live", "/topics", "/gone"
-MOST_GONE = 1_000  # deleted topics that a broker which was away is told of
+MOST_GONE = 1_000  # ids of deleted topics: kept for brokers that were away, and against changes that come late
 PIDS = "/pids"
 
 

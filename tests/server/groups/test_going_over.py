@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any
 
 from oncelog.server.errors import ErrorCode
 from oncelog.server.groups.consumer.values import LEAVES
@@ -23,15 +24,15 @@ async def join(
     *,
     topics: Iterable[str] = ("t",),
     names: Iterable[str] = ("range",),
-    **more: object,
+    **more: Any,
 ) -> JoinAnswer:
     protocols = tuple((name, subscription(topics)) for name in names)
-    return await joined(house, member_id=member_id, protocols=protocols, **more)  # type: ignore[arg-type]
+    return await joined(house, member_id=member_id, protocols=protocols, **more)
 
 
-async def sync(house: House, told: JoinAnswer, **more: object) -> SyncAnswer:
-    values: dict[str, object] = {"protocol_name": told.protocol_name, "assignments": {}}
-    request = SyncRequest(member_id=told.member_id, generation=told.generation, **(values | more))  # type: ignore[arg-type]
+async def sync(house: House, told: JoinAnswer, **more: Any) -> SyncAnswer:
+    values: dict[str, Any] = {"protocol_name": told.protocol_name, "assignments": {}}
+    request = SyncRequest(member_id=told.member_id, generation=told.generation, **(values | more))
     answer = house.groups.sync("g", request, house.clock.now())
     return answer if isinstance(answer, SyncAnswer) else await answer
 
@@ -72,10 +73,10 @@ async def test_who_was_told_an_assignor_before_the_group_went_over_joins_again()
     house = House()
     house.make_topic("t", 2)
     first = await join(house, fresh_id="first", names=("range", "roundrobin"))
-    later = asyncio.ensure_future(join(house, fresh_id="second", names=("roundrobin", "range")))
-    await asyncio.sleep(0)
-    first = await join(house, first.member_id, names=("range", "roundrobin"))
-    second = await later
+    second, first = await asyncio.gather(
+        join(house, fresh_id="second", names=("roundrobin", "range")),
+        join(house, first.member_id, names=("range", "roundrobin")),
+    )
     assert (first.protocol_name, second.protocol_name) == ("range", "range")
     beat(house, "newer")
     assert [(await sync(house, each)).error for each in (first, second)] == [ErrorCode.rebalance_in_progress] * 2
@@ -85,10 +86,10 @@ async def test_who_was_told_an_assignor_before_the_group_went_over_may_ask_where
     house = House()
     house.make_topic("t", 2)
     first = await join(house, fresh_id="first", instance_id="one", names=("range", "roundrobin"))
-    later = asyncio.ensure_future(join(house, fresh_id="second", names=("roundrobin", "range")))
-    await asyncio.sleep(0)
-    first = await join(house, first.member_id, instance_id="one", names=("range", "roundrobin"))
-    second = await later
+    second, first = await asyncio.gather(
+        join(house, fresh_id="second", names=("roundrobin", "range")),
+        join(house, first.member_id, instance_id="one", names=("range", "roundrobin")),
+    )
     shares = {each.member_id: share_bytes(subscription([]), {"t": (nth,)}) for nth, each in enumerate((first, second))}
     await sync(house, first, instance_id="one", assignments=shares)
     newer = beat(house, "newer", instance_id="one")
@@ -113,10 +114,9 @@ async def test_what_one_that_left_had_is_shared_out_to_who_comes_under_a_static_
     house = House()
     house.make_topic("t", 2)
     first = await join(house, fresh_id="first", instance_id="one")
-    later = asyncio.ensure_future(join(house, fresh_id="second"))
-    await asyncio.sleep(0)
-    first = await join(house, first.member_id, instance_id="one")
-    second = await later
+    second, first = await asyncio.gather(
+        join(house, fresh_id="second"), join(house, first.member_id, instance_id="one")
+    )
     shares = {each.member_id: share_bytes(subscription([]), {"t": (nth,)}) for nth, each in enumerate((first, second))}
     await sync(house, first, instance_id="one", assignments=shares)
     house.groups.leave("g", [Leaving(member_id=second.member_id)], house.clock.now())

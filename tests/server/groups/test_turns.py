@@ -289,13 +289,13 @@ def logged(house: House) -> int:
     return 0 if topic is None else sum(each.log.next_offset for each in topic.partitions)
 
 
-async def shares_that_wait(house: House, begun: list[Pauses]) -> tuple[GroupCoordinator, ByHand]:
+async def shares_that_wait(house: House, begun: asyncio.Queue[Pauses]) -> tuple[GroupCoordinator, ByHand]:
     """Two groups whose leaders have said who gets what, before there is where to store it."""
     hand = ByHand()
-    groups = beside(house, run=hand.run, in_turns=begun.append)
+    groups = beside(house, run=hand.run, in_turns=begun.put_nowait)
     joins = [groups.join(name, join_request(), house.clock.now()) for name in "gh"]
     house.timers.advance(0)
-    at_once(begun.pop())
+    at_once(begun.get_nowait())
     for name, join in zip("gh", joins, strict=True):
         assert isinstance(join, asyncio.Future)
         groups.sync(name, said(join.result().generation), house.clock.now())
@@ -304,13 +304,10 @@ async def shares_that_wait(house: House, begun: list[Pauses]) -> tuple[GroupCoor
 
 async def test_shares_that_waited_for_the_topic_are_stored_in_turns_and_each_group_s_in_their_order() -> None:
     house = House("group.initial.rebalance.delay.ms=0")
-    begun: list[Pauses] = []
+    begun = asyncio.Queue[Pauses]()
     groups, hand = await shares_that_wait(house, begun)
     hand.begins.set()
-    for _ in range(5):
-        await asyncio.sleep(0)
-    (storing,) = begun
-    begun.clear()
+    storing = await begun.get()
     next(storing)
     assert logged(house) == 1, "the other group has another turn"
     groups.join("h", join_request("m1", protocols=(("range", b"other words"),)), house.clock.now())
@@ -319,8 +316,8 @@ async def test_shares_that_waited_for_the_topic_are_stored_in_turns_and_each_gro
     assert logged(house) == 2
     at_once(storing)
     assert logged(house) == 3
-    for each in begun:
-        at_once(each)
+    while not begun.empty():
+        at_once(begun.get_nowait())
     house = house.after_restart()
     assert {name: group.generation for name, group in house.groups.groups.items()} == {"g": 1, "h": 2}
 
@@ -347,7 +344,7 @@ async def test_what_waits_for_the_topic_counts_as_what_groups_hold(monkeypatch: 
 
 async def test_one_share_that_fails_as_it_is_stored_leaves_the_others_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     house = House("group.initial.rebalance.delay.ms=0")
-    begun: list[Pauses] = []
+    begun = asyncio.Queue[Pauses]()
     _, hand = await shares_that_wait(house, begun)
     encode = records.encode_stored
 
@@ -358,9 +355,7 @@ async def test_one_share_that_fails_as_it_is_stored_leaves_the_others_theirs(mon
 
     monkeypatch.setattr(records, "encode_stored", fails_once)
     hand.begins.set()
-    for _ in range(5):
-        await asyncio.sleep(0)
-    at_once(begun[0])
+    at_once(await begun.get())
     assert logged(house) == 1
 
 

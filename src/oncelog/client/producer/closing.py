@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from oncelog.client.errors import KafkaError
 from oncelog.client.producer.accumulator import COLUMNS, TIME, Unbatched
-from oncelog.client.producer.delivery import Records, Report
+from oncelog.client.producer.delivery import Records, Report, records_of
 from oncelog.client.producer.encoding import Encoder
 from oncelog.clock import monotonic_s, wall_s
 from oncelog.records.codecs import CODECS
@@ -143,7 +143,7 @@ class Closing:
             raise
         finally:
             for batch in left:
-                self._owner.report(Report(batch.payload, error=failure))  # type: ignore[arg-type]
+                self._owner.report(Report(records_of(batch), error=failure))
         self._owner.wake()
 
     def put_rows(self, partition: Unbatched, rows: BulkRows) -> None:

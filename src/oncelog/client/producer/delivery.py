@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from itertools import repeat
 from sys import getrefcount
 from threading import Condition, get_ident
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from oncelog.client.errors import KafkaError
 from oncelog.client.producer.accumulator import Budget, time_ms
@@ -94,6 +94,11 @@ class Records:
             callbacks=of(self.callbacks),
             rows=None if self.rows is None else self.rows.behind(rows.start or 0),
         )
+
+
+def records_of(batch: Batch) -> Records:
+    """The application's side of a batch of the engine's, which makes none without."""
+    return cast(Records, batch.payload)
 
 
 def split(batch: Batch, records: int) -> tuple[Batch, Batch]:

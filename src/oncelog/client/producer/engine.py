@@ -20,7 +20,7 @@ from oncelog.client.partitioners import Partitioner, partitioner
 from oncelog.client.producer.accumulator import Budget, Held, Topic, Unbatched
 from oncelog.client.producer.arguments import refused
 from oncelog.client.producer.closing import Closing
-from oncelog.client.producer.delivery import Records, Report, split
+from oncelog.client.producer.delivery import Records, Report, records_of, split
 from oncelog.client.producer.identities import Identities
 from oncelog.client.producer.notices import Repeats, Unheard
 from oncelog.client.producer.requests import Requests
@@ -350,7 +350,7 @@ class Engine:
         batch = action.batch
         self.report(
             Report(
-                batch.payload,  # type: ignore[arg-type]
+                records_of(batch),
                 base_offset=action.base_offset,
                 append_time_ms=action.append_time_ms,
                 pid=batch.pid,
@@ -369,13 +369,13 @@ class Engine:
         if stopped is not None and stopped.code() == action.code and not action.message:
             known = stopped  # with the words that go with it
         error = KafkaError(action.code, known.str(), retriable=known.retriable(), maybe_stored=action.maybe_stored)
-        self._report(batch.payload, error, batch)  # type: ignore[arg-type]
+        self._report(records_of(batch), error, batch)
         self.saving.failed(batch, error)
 
     def report_failed(self, batch: Batch, error: KafkaError) -> None:
         """Report a batch of a replay that failed: it is stored, or something else stands in its place."""
         known = KafkaError(error.code(), error.str(), fatal=error.fatal(), maybe_stored=True)
-        self._report(batch.payload, known, batch)  # type: ignore[arg-type]
+        self._report(records_of(batch), known, batch)
 
     def _report(self, records: Records, error: KafkaError, batch: Batch | None = None) -> None:
         report = Report(records, error=error, done_s=monotonic_s())

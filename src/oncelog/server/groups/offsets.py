@@ -52,13 +52,11 @@ class Offsets:
     def growth_bytes(self, group_id: str, committed: Mapping[TopicPartition, CommittedOffset]) -> int:
         """The bytes that these would add."""
         topics = self._of_group.get(group_id, {})
-        more_bytes, last, partitions = 0, None, dict[int, CommittedOffset]()
-        for (topic, partition), each in committed.items():
-            if topic != last:
-                last, partitions = topic, topics.get(topic, {})
-            former = partitions.get(partition)
-            more_bytes += len(each.metadata) + (ENTRY_BYTES if former is None else -len(former.metadata))
-        return more_bytes
+        none: dict[int, CommittedOffset] = {}
+        return sum(
+            size_bytes_of(each) - size_bytes_of(topics.get(topic, none).get(partition))
+            for (topic, partition), each in committed.items()
+        )
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         topics = self._of_group.get(group_id, {})

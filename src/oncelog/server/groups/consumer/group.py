@@ -188,9 +188,8 @@ class ConsumerGroup:
         current = self.members.current_of(known_as)
         if current.epoch != LEAVES_FOR_A_WHILE and self.members.said[known_as].classic is None:
             if known_as == beat.member_id:
-                return (
-                    current  # it has not heard that it is a member, or was fenced. (Kafka refuses it, which ends it.)
-                )
+                # It has not heard that it is a member, or was fenced. (Kafka refuses it, which ends it.)
+                return current
             raise KafkaError(
                 ErrorCode.unreleased_instance_id,
                 f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the "
